@@ -1,0 +1,68 @@
+// The binary frames of a data stream.
+//
+//   offset  bytes  header, little-endian
+//        0      1  type
+//        1      3  0
+//        4      4  item
+//        8      8  request
+//       16      8  offset of the payload in the item's range
+//       24      4  payload_bytes, at most 256 KiB
+//       28      4  meta_bytes
+//
+// kData  payload of an item. An item's frames follow each other in order on one stream;
+//        the sender may stop between two of them. The first (offset 0) carries ItemMeta:
+//        root, payload_bytes, range_offset, range_bytes, first and last edge sum (8 bytes
+//        each), then the sums of all chunks of the whole payload, or none.
+// kPull  server to client: send this item, whole. No payload.
+// kAbort client to server: a pulled item will not come, or not all of it. No payload.
+#ifndef QUARRY_COMMON_TRANSPORT_TCP_FRAME_H_
+#define QUARRY_COMMON_TRANSPORT_TCP_FRAME_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/checksum.h"
+#include "common/transport/chunk_verifier.h"
+#include "common/transport/transport.h"
+#include "quarry/model_spec.h"
+
+namespace quarry::transport::tcp {
+
+inline constexpr size_t kHeaderBytes = 32;
+inline constexpr size_t kMaxFramePayload = 256 << 10;
+inline constexpr size_t kFixedMetaBytes = 48;
+inline constexpr size_t kMaxMetaBytes = kFixedMetaBytes + 8 * ChunkCount(kMaxShardBytes);
+
+enum class FrameType : uint8_t { kData = 1, kPull = 2, kAbort = 3 };
+
+struct FrameHeader {
+  FrameType type = FrameType::kData;
+  ItemId id;
+  uint64_t offset = 0;
+  uint32_t payload_bytes = 0;
+  uint32_t meta_bytes = 0;
+};
+
+void EncodeHeader(const FrameHeader& header, std::byte out[kHeaderBytes]);
+// InvalidArgument names the field and the bound.
+absl::Status DecodeHeader(const std::byte in[kHeaderBytes], FrameHeader* header);
+
+struct ItemMeta {
+  uint64_t root = 0;
+  PayloadRange range;
+  uint64_t edge_sums[2] = {0, 0};
+  // Encoding: the chunk sums, or empty. Decoding: filled into the caller's storage.
+  absl::Span<const uint64_t> sums;
+};
+
+void EncodeMeta(const ItemMeta& meta, std::string* out);
+// `sums` gets the chunk sums and must have room for ChunkCount(kMaxShardBytes); meta->sums
+// then points there. InvalidArgument names the field and the bound.
+absl::Status DecodeMeta(absl::Span<const std::byte> in, uint64_t* sums, ItemMeta* meta);
+
+}  // namespace quarry::transport::tcp
+
+#endif  // QUARRY_COMMON_TRANSPORT_TCP_FRAME_H_
