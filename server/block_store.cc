@@ -1,0 +1,249 @@
+#include "server/block_store.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "absl/strings/str_cat.h"
+#include "server/block_store_impl.h"
+#include "server/dram/chain_lru.h"
+
+namespace quarry {
+
+absl::StatusOr<std::unique_ptr<BlockStoreImpl>> BlockStoreImpl::Create(const BlockStoreOptions& options,
+                                                                       Clock* clock) {
+  if (!(options.max_leased_share >= 0 && options.max_leased_share <= 1)) {
+    return absl::InvalidArgumentError(absl::StrCat("max_leased_share: ", options.max_leased_share, " is not in 0..1"));
+  }
+  auto arena = SlabArena::Create({options.arena_bytes, options.slab_bytes, options.prefault});
+  if (!arena.ok()) return arena.status();
+  // A block has a slot at least, or is about to get one.
+  auto index = BlockIndex::Create(options.index_shards, (*arena)->memory().size() / kSlotAlignment);
+  if (!index.ok()) return index.status();
+  return std::unique_ptr<BlockStoreImpl>(
+      new BlockStoreImpl(options, clock, *std::move(arena), *std::move(index)));
+}
+
+BlockStoreImpl::BlockStoreImpl(const BlockStoreOptions& options, Clock* clock, std::unique_ptr<SlabArena> arena,
+                               std::unique_ptr<BlockIndex> index)
+    : options_(options),
+      clock_(clock),
+      max_leased_bytes_(
+          static_cast<uint64_t>(options.max_leased_share * static_cast<double>(arena->memory().size()))),
+      arena_(std::move(arena)),
+      index_(std::move(index)),
+      policy_(std::make_unique<ChainLru>(index_.get())),
+      ghosts_(options.ghost_entries),
+      leases_(options.max_leases),
+      waiters_(options.index_shards) {}
+
+BlockStoreImpl::~BlockStoreImpl() { assert(in_flight_puts_.load() == 0); }
+
+uint32_t BlockStoreImpl::FindBlock(const BlockKey& key) const {
+  const uint64_t hash = index_->Hash(key);
+  std::lock_guard<std::mutex> lock(index_->mutex(index_->ShardOf(hash)));
+  return index_->Find(hash, key);
+}
+
+int64_t BlockStoreImpl::ExpiryNs(uint32_t lease_ms) const { return clock_->NowNs() + int64_t{lease_ms} * 1'000'000; }
+
+BlockState BlockStoreImpl::StateLocked(const BlockEntry& entry) const {
+  if (!entry.many && entry.slot < kReservedSlot) return BlockState::kDram;
+  bool all = true;
+  for (uint32_t slot : entry.slots()) {
+    if (slot == kReservedSlot) return BlockState::kInFlight;
+    all = all && slot != kNoSlot;
+  }
+  return all ? BlockState::kDram : BlockState::kIncomplete;
+}
+
+uint64_t BlockStoreImpl::SlotBytesLocked(const BlockEntry& entry) const {
+  uint64_t bytes = 0;
+  for (uint32_t slot : entry.slots()) {
+    if (slot < kReservedSlot) bytes += arena_->SlotBytes(slot);
+  }
+  return bytes;
+}
+
+void BlockStoreImpl::UnpinnedLocked(uint32_t block, Blocks* returned) {
+  BlockEntry& entry = index_->entry(block);
+  if (entry.pins != 0 || entry.leases != 0) return;
+  if (entry.removed) {
+    FreeLocked(block);
+  } else if (entry.parked) {
+    entry.parked = 0;
+    returned->push_back(block);
+  }
+}
+
+void BlockStoreImpl::LeaseLocked(BlockEntry& entry) {
+  if (++entry.leases == 1 && !entry.removed) {
+    leased_bytes_.fetch_add(static_cast<int64_t>(SlotBytesLocked(entry)), std::memory_order_relaxed);
+  }
+}
+
+void BlockStoreImpl::UnleaseLocked(uint32_t block, Blocks* returned) {
+  BlockEntry& entry = index_->entry(block);
+  if (--entry.leases == 0 && !entry.removed) {
+    leased_bytes_.fetch_sub(static_cast<int64_t>(SlotBytesLocked(entry)), std::memory_order_relaxed);
+  }
+  UnpinnedLocked(block, returned);
+}
+
+void BlockStoreImpl::UnleaseAll(const Blocks& blocks) {
+  Blocks returned;
+  for (size_t i = 0; i < blocks.size();) {
+    // Leases list their blocks by index shard.
+    const uint32_t shard = index_->ShardOfBlock(blocks[i]);
+    std::lock_guard<std::mutex> lock(index_->mutex(shard));
+    for (; i < blocks.size() && index_->ShardOfBlock(blocks[i]) == shard; ++i) UnleaseLocked(blocks[i], &returned);
+  }
+  policy_->Return(returned);
+}
+
+void BlockStoreImpl::Read(const Namespace& ns, uint32_t group, uint32_t shard, HashSpan hashes,
+                          std::vector<ReadResult>* results) {
+  results->clear();
+  results->resize(hashes.size());
+  BlockBatch batch(index_.get(), static_cast<uint16_t>(ns.index));
+  batch.Add(static_cast<uint8_t>(group), hashes);
+  index_->Visit(&batch, [&](uint32_t item, uint32_t block) {
+    ReadResult& result = (*results)[item];
+    if (block == kNoBlock) {
+      result.miss = ghosts_.Recall(batch.hash(item));
+    } else if (const uint32_t slot = index_->entry(block).slots()[shard]; slot == kReservedSlot) {
+      result.miss = MissCause::kInFlight;
+    } else if (slot == kNoSlot) {
+      result.miss = MissCause::kIncomplete;
+    } else {
+      result.slot = arena_->Share(slot);
+      return;
+    }
+    CountMiss(result.miss);
+  });
+}
+
+void BlockStoreImpl::Touch(const Namespace& ns, uint32_t group, HashSpan hashes) {
+  BlockBatch batch(index_.get(), static_cast<uint16_t>(ns.index));
+  batch.Add(static_cast<uint8_t>(group), hashes);
+  Blocks found(hashes.size(), kNoBlock);
+  index_->Visit(&batch, [&](uint32_t item, uint32_t block) {
+    found[item] = block;
+    if (block != kNoBlock) ++index_->entry(block).pins;
+  });
+  Blocks chain;
+  std::copy_if(found.begin(), found.end(), std::back_inserter(chain), [](uint32_t block) { return block != kNoBlock; });
+  policy_->Touch(chain);
+  Blocks returned;
+  index_->VisitShards(&batch, [&](uint32_t item) {
+    if (found[item] == kNoBlock) return;
+    --index_->entry(found[item]).pins;
+    UnpinnedLocked(found[item], &returned);
+  });
+  policy_->Return(returned);
+}
+
+absl::Status BlockStoreImpl::CheckLease(const Namespace& ns, absl::string_view token) const {
+  if (leases_.Holds(ns.tenant, ns.index, token, clock_->NowNs())) return absl::OkStatus();
+  return absl::NotFoundError("lease: no such lease of this tenant and namespace, or it has ended");
+}
+
+absl::StatusOr<uint32_t> BlockStoreImpl::RenewLease(absl::string_view tenant, absl::string_view token,
+                                                    uint32_t lease_ms) {
+  if (lease_ms == 0) return absl::InvalidArgumentError("lease_ms: 0 is less than 1");
+  const uint32_t granted_ms = std::min(lease_ms, options_.max_lease_ms);
+  if (leases_.Renew(tenant, token, clock_->NowNs(), ExpiryNs(granted_ms))) return granted_ms;
+  return absl::NotFoundError("lease: no such lease of this tenant, or it has ended");
+}
+
+absl::Status BlockStoreImpl::ReleaseLease(absl::string_view tenant, absl::string_view token) {
+  const auto blocks = leases_.Take(tenant, token, clock_->NowNs());
+  if (!blocks) return absl::NotFoundError("lease: no such lease of this tenant, or it has ended");
+  UnleaseAll(*blocks);
+  return absl::OkStatus();
+}
+
+void BlockStoreImpl::Tick() {
+  const int64_t now_ns = clock_->NowNs();
+  while (const auto blocks = leases_.TakeExpired(now_ns)) UnleaseAll(*blocks);
+}
+
+StoreStats BlockStoreImpl::stats() const {
+  const SlabArena::Stats arena = arena_->stats();
+  StoreStats stats;
+  stats.arena_bytes = arena_->memory().size();
+  stats.used_bytes = arena.used_bytes;
+  stats.payload_bytes = arena.payload_bytes;
+  stats.leased_bytes = static_cast<uint64_t>(std::max<int64_t>(0, leased_bytes_.load(std::memory_order_relaxed)));
+  stats.blocks = blocks_.load(std::memory_order_relaxed);
+  stats.complete_blocks = complete_blocks_.load(std::memory_order_relaxed);
+  stats.leases = leases_.size();
+  stats.in_flight_puts = in_flight_puts_.load(std::memory_order_relaxed);
+  stats.index_bytes =
+      index_->memory_bytes() + policy_->memory_bytes() + ghosts_.memory_bytes() + arena.metadata_bytes;
+  stats.match_hashes = match_hashes_.load(std::memory_order_relaxed);
+  stats.match_hits = match_hits_.load(std::memory_order_relaxed);
+  for (int i = 0; i < kMissCauses; ++i) stats.misses[i] = misses_[i].load(std::memory_order_relaxed);
+  for (int i = 0; i < kRefusalReasons; ++i) stats.refusals[i] = refusals_[i].load(std::memory_order_relaxed);
+  stats.stored_shards = stored_shards_.load(std::memory_order_relaxed);
+  stats.stored_bytes = stored_bytes_.load(std::memory_order_relaxed);
+  stats.already_there = already_there_.load(std::memory_order_relaxed);
+  stats.evicted_blocks = evicted_blocks_.load(std::memory_order_relaxed);
+  stats.evicted_bytes = evicted_bytes_.load(std::memory_order_relaxed);
+  stats.slab_moves = arena.slab_moves;
+  for (const SlabArena::ClassStats& c : arena.classes) {
+    stats.size_classes.push_back({c.slot_bytes, c.slabs, c.used_slots, c.free_slots});
+  }
+  return stats;
+}
+
+std::vector<std::pair<std::string, uint64_t>> BlockStoreImpl::tenant_bytes() const {
+  const std::vector<uint64_t> bytes = arena_->tenant_bytes();
+  std::lock_guard<std::mutex> lock(tenants_mutex_);
+  std::vector<std::pair<std::string, uint64_t>> result;
+  for (size_t i = 0; i < bytes.size() && i < tenants_.size(); ++i) {
+    if (!tenants_[i].empty()) result.emplace_back(tenants_[i], bytes[i]);
+  }
+  return result;
+}
+
+// ------------------------------------------------------------ the public class
+
+absl::StatusOr<std::unique_ptr<BlockStore>> BlockStore::Create(const BlockStoreOptions& options, Clock* clock) {
+  auto impl = BlockStoreImpl::Create(options, clock);
+  if (!impl.ok()) return impl.status();
+  return std::unique_ptr<BlockStore>(new BlockStore(*std::move(impl)));
+}
+
+BlockStore::BlockStore(std::unique_ptr<BlockStoreImpl> impl) : impl_(std::move(impl)) {}
+BlockStore::~BlockStore() = default;
+
+absl::Span<std::byte> BlockStore::arena() const { return impl_->arena(); }
+MatchResult BlockStore::Match(const Namespace& ns, const MatchQuery& query) { return impl_->Match(ns, query); }
+void BlockStore::Read(const Namespace& ns, uint32_t group, uint32_t shard, HashSpan hashes,
+                      std::vector<ReadResult>* results) {
+  impl_->Read(ns, group, shard, hashes, results);
+}
+OfferResult BlockStore::Offer(const Namespace& ns, const PutOffer& offer) { return impl_->Offer(ns, offer); }
+bool BlockStore::WaitForPut(const Namespace& ns, uint32_t group, uint32_t shard, absl::string_view hash,
+                            std::function<void()> ended) {
+  return impl_->WaitForPut(ns, group, shard, hash, std::move(ended));
+}
+void BlockStore::Touch(const Namespace& ns, uint32_t group, HashSpan hashes) { impl_->Touch(ns, group, hashes); }
+void BlockStore::DropCorrupt(const Namespace& ns, uint32_t group, absl::string_view hash) {
+  impl_->DropCorrupt(ns, group, hash);
+}
+absl::Status BlockStore::CheckLease(const Namespace& ns, absl::string_view token) const {
+  return impl_->CheckLease(ns, token);
+}
+absl::StatusOr<uint32_t> BlockStore::RenewLease(absl::string_view tenant, absl::string_view token, uint32_t lease_ms) {
+  return impl_->RenewLease(tenant, token, lease_ms);
+}
+absl::Status BlockStore::ReleaseLease(absl::string_view tenant, absl::string_view token) {
+  return impl_->ReleaseLease(tenant, token);
+}
+void BlockStore::Drain() { impl_->Drain(); }
+void BlockStore::Tick() { impl_->Tick(); }
+StoreStats BlockStore::stats() const { return impl_->stats(); }
+std::vector<std::pair<std::string, uint64_t>> BlockStore::tenant_bytes() const { return impl_->tenant_bytes(); }
+
+}  // namespace quarry

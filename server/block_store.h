@@ -1,0 +1,219 @@
+// The block store: everything a node knows and keeps. Both front ends (server/session,
+// server/grpc) call it; it knows neither sockets nor messages.
+//
+// Thread-safe throughout. Nothing here blocks on anything but short mutexes.
+#ifndef QUARRY_SERVER_BLOCK_STORE_H_
+#define QUARRY_SERVER_BLOCK_STORE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/clock.h"
+#include "common/match_rule.h"
+#include "quarry/block.h"
+#include "quarry/model_spec.h"
+#include "server/dram/slot.h"
+#include "server/namespaces.h"
+
+namespace quarry {
+
+struct BlockStoreOptions {
+  uint64_t arena_bytes = 0;          // payload memory; the whole is reserved and prefaulted
+  uint64_t slab_bytes = 0;           // 0: chosen from arena_bytes
+  bool prefault = true;
+  uint32_t index_shards = 64;
+  uint32_t max_lease_ms = 60'000;
+  // Leases (and retained puts) pin at most this share of the arena; a lease that would
+  // exceed it covers a shorter prefix.
+  double max_leased_share = 0.9;
+  uint32_t max_leases = 100'000;
+  uint64_t ghost_entries = 1 << 20;  // of the filter that remembers why blocks are gone
+};
+
+// One chain of a match, as asked.
+struct ChainQuery {
+  uint32_t group = 0;
+  uint64_t first_block = 0;
+  HashSpan hashes;
+};
+
+struct MatchQuery {
+  uint64_t local_tokens = 0;
+  absl::Span<const ChainQuery> chains;  // at most one per group
+  uint32_t lease_ms = 0;                // 0: no lease
+  bool touch = true;
+};
+
+struct ChainMatch {
+  std::string states;  // one BlockState a hash
+  BlockRange usable;   // indices in the chain
+};
+
+struct MatchResult {
+  uint64_t usable_tokens = 0;
+  std::vector<ChainMatch> chains;
+  MissCause first_miss = MissCause::kNone;
+  uint32_t first_miss_chain = 0;
+  uint64_t first_miss_block = 0;
+  std::string lease;      // empty: none
+  uint32_t lease_ms = 0;  // granted
+};
+
+struct ReadResult {
+  SlotRef slot;  // set when it can be read
+  MissCause miss = MissCause::kNone;
+};
+
+struct PutOffer {
+  uint32_t group = 0;
+  uint32_t shard = 0;
+  absl::string_view hash;
+  absl::string_view parent;  // empty: none or not known
+  uint64_t depth = 0;
+  uint64_t bytes = 0;
+  uint32_t retain_ms = 0;
+};
+
+class BlockStoreImpl;
+
+// A slot reserved for one shard. Fill slot().payload() and the header, then Publish.
+// Destroying it unpublished gives the memory back and wakes who waits for the shard.
+class PutTicket {
+ public:
+  PutTicket() = default;
+  PutTicket(PutTicket&& other) noexcept { Swap(other); }
+  PutTicket& operator=(PutTicket&& other) noexcept {
+    PutTicket taken(std::move(other));
+    Swap(taken);
+    return *this;
+  }
+  ~PutTicket();
+
+  explicit operator bool() const { return store_ != nullptr; }
+  const SlotRef& slot() const { return slot_; }
+  // Makes the shard visible; the ticket is empty afterwards.
+  void Publish();
+  // Gives up, and remembers why for whoever asks for the block next.
+  void Refuse(RefusalReason reason);
+
+ private:
+  friend class BlockStoreImpl;
+  void Swap(PutTicket& other) noexcept {
+    std::swap(store_, other.store_);
+    std::swap(slot_, other.slot_);
+    std::swap(block_, other.block_);
+    std::swap(shard_, other.shard_);
+    std::swap(payload_bytes_, other.payload_bytes_);
+    std::swap(retain_ms_, other.retain_ms_);
+  }
+
+  BlockStoreImpl* store_ = nullptr;
+  SlotRef slot_;
+  uint32_t block_ = 0;  // index entry that holds the reservation
+  uint32_t shard_ = 0;
+  uint32_t payload_bytes_ = 0;
+  uint32_t retain_ms_ = 0;
+};
+
+struct OfferResult {
+  PutOutcome outcome = PutOutcome::kUnknown;  // kUnknown: wanted, `ticket` is set
+  RefusalReason reason = RefusalReason::kNone;
+  PutTicket ticket;
+};
+
+// Counters since the start and gauges of now. Read without stopping anything.
+struct StoreStats {
+  uint64_t arena_bytes = 0;       // in slabs, whether used or not
+  uint64_t used_bytes = 0;        // slots in use, whole slots
+  uint64_t payload_bytes = 0;     // what is in them
+  uint64_t leased_bytes = 0;
+  uint64_t blocks = 0;            // entries with at least one shard
+  uint64_t complete_blocks = 0;
+  uint64_t leases = 0;
+  uint64_t in_flight_puts = 0;
+  uint64_t index_bytes = 0;       // memory of the index, all of it
+  uint64_t match_hashes = 0;
+  uint64_t match_hits = 0;        // hashes that were usable
+  uint64_t misses[kMissCauses] = {};        // first misses of matches, and of reads, by cause
+  uint64_t refusals[kRefusalReasons] = {};
+  uint64_t stored_shards = 0;
+  uint64_t stored_bytes = 0;
+  uint64_t already_there = 0;
+  uint64_t evicted_blocks = 0;
+  uint64_t evicted_bytes = 0;
+  uint64_t slab_moves = 0;
+  struct SizeClass {
+    uint64_t slot_bytes = 0;
+    uint64_t slabs = 0;
+    uint64_t used_slots = 0;
+    uint64_t free_slots = 0;
+  };
+  std::vector<SizeClass> size_classes;  // only those with slabs
+};
+
+class BlockStore {
+ public:
+  // `clock` outlives the store.
+  static absl::StatusOr<std::unique_ptr<BlockStore>> Create(const BlockStoreOptions& options, Clock* clock);
+  BlockStore(const BlockStore&) = delete;
+  BlockStore& operator=(const BlockStore&) = delete;
+  // No ticket and no SlotRef may be left.
+  ~BlockStore();
+
+  // The arena's memory, for transports that register it.
+  absl::Span<std::byte> arena() const;
+
+  // At most one chain a group, hashes as long as the spec says; checked by the caller
+  // (server/requests.h), which can name the field.
+  MatchResult Match(const Namespace& ns, const MatchQuery& query);
+
+  // Reads one shard of each block. Results as many as hashes. A lease is not needed to
+  // read; it only keeps the blocks from being evicted.
+  void Read(const Namespace& ns, uint32_t group, uint32_t shard, HashSpan hashes,
+            std::vector<ReadResult>* results);
+
+  // One shard. Payload size checked by the caller against the spec.
+  OfferResult Offer(const Namespace& ns, const PutOffer& offer);
+
+  // Calls `ended` once, on any thread, when the put of that shard that is under way ends,
+  // however it ends. False, and no call, when none is under way.
+  bool WaitForPut(const Namespace& ns, uint32_t group, uint32_t shard, absl::string_view hash,
+                  std::function<void()> ended);
+
+  // Counts as a use; hashes that are not there are passed over. One group's chain.
+  void Touch(const Namespace& ns, uint32_t group, HashSpan hashes);
+  // The copy failed its checksum: it goes, and lookups say so.
+  void DropCorrupt(const Namespace& ns, uint32_t group, absl::string_view hash);
+
+  // Leases of the tenant that owns `ns`; any session of it may name them. NotFound: no
+  // such lease, another tenant's or namespace's, or it has ended.
+  absl::Status CheckLease(const Namespace& ns, absl::string_view token) const;
+  absl::StatusOr<uint32_t> RenewLease(absl::string_view tenant, absl::string_view token, uint32_t lease_ms);
+  absl::Status ReleaseLease(absl::string_view tenant, absl::string_view token);
+
+  // From now on every offer is refused with kDraining.
+  void Drain();
+  // Ends leases whose time is over. Called every few tens of milliseconds; also done when
+  // an allocation finds nothing to evict.
+  void Tick();
+
+  StoreStats stats() const;
+  // Bytes of slots in use per tenant.
+  std::vector<std::pair<std::string, uint64_t>> tenant_bytes() const;
+
+ private:
+  explicit BlockStore(std::unique_ptr<BlockStoreImpl> impl);
+  std::unique_ptr<BlockStoreImpl> impl_;
+};
+
+}  // namespace quarry
+
+#endif  // QUARRY_SERVER_BLOCK_STORE_H_

@@ -1,0 +1,164 @@
+#include <algorithm>
+
+#include "absl/container/inlined_vector.h"
+#include "server/block_store_impl.h"
+
+namespace quarry {
+namespace {
+
+// Evictions in policy order that did not free a slot of the class, before a slab is moved.
+constexpr uint32_t kEvictionsBeforeMove = 64;
+// Slabs that are examined for one move.
+constexpr size_t kSlabsToTry = 8;
+// Another thread may take the slab that was emptied.
+constexpr int kMoveAttempts = 4;
+// Blocks that one allocation evicts before it gives up.
+constexpr uint32_t kMaxEvictions = 4096;
+// Blocks that one allocation looks at before it gives up. Those it found leased are out of
+// the policy's way until their lease ends, so the next allocation goes on from there.
+constexpr uint64_t kMaxPops = 1 << 16;
+
+}  // namespace
+
+void BlockStoreImpl::Drop(Leftovers* leftovers) {
+  leftovers->slots.clear();
+  for (std::function<void()>& call : leftovers->calls) call();
+  leftovers->calls.clear();
+}
+
+SlotRef BlockStoreImpl::MakeRoom(int size_class, const SlotUse& use) {
+  if (SlotRef slot = arena_->Allocate(size_class, use)) return slot;
+  Tick();
+  // Without a slab of its class, no single eviction frees a slot for it.
+  if (!arena_->OwnsSlabs(size_class)) return MoveAndAllocate(size_class, use);
+
+  // Blocks in use go back into the policy: more pops than blocks would meet them again.
+  uint64_t pops = std::min(kMaxPops, policy_->size() + kEvictionsBeforeMove);
+  Leftovers leftovers;
+  for (uint32_t evictions = 0; pops > 0 && evictions < kMaxEvictions; --pops) {
+    const Eviction eviction = EvictNext(&leftovers);
+    Drop(&leftovers);
+    if (eviction == Eviction::kNothingLeft) break;
+    if (eviction == Eviction::kKept) continue;
+    if (SlotRef slot = arena_->Allocate(size_class, use)) return slot;
+    if (++evictions % kEvictionsBeforeMove != 0) continue;
+    if (SlotRef slot = MoveAndAllocate(size_class, use)) return slot;
+  }
+  return MoveAndAllocate(size_class, use);
+}
+
+SlotRef BlockStoreImpl::MoveAndAllocate(int size_class, const SlotUse& use) {
+  for (int attempt = 0; attempt < kMoveAttempts && MoveSlab(size_class); ++attempt) {
+    if (SlotRef slot = arena_->Allocate(size_class, use)) return slot;
+  }
+  return SlotRef();
+}
+
+BlockStoreImpl::Eviction BlockStoreImpl::EvictNext(Leftovers* leftovers) {
+  const uint32_t block = policy_->Pop();
+  if (block == kNoBlock) return Eviction::kNothingLeft;
+  std::lock_guard<std::mutex> lock(MutexOf(block));
+  BlockEntry& entry = index_->entry(block);
+  if (entry.hash_bytes == 0 || entry.removed) {
+    policy_->Forget(block);
+    return Eviction::kKept;
+  }
+  if (entry.pins != 0 || entry.leases != 0) {
+    entry.parked = 1;
+    return Eviction::kKept;
+  }
+  if (IsInUseLocked(entry)) {
+    policy_->Defer(block);
+    return Eviction::kKept;
+  }
+  if (!policy_->ForgetPopped(block)) return Eviction::kKept;
+  RemoveLocked(block, MissCause::kEvicted, leftovers);
+  return Eviction::kEvicted;
+}
+
+bool BlockStoreImpl::IsInUseLocked(const BlockEntry& entry) const {
+  return std::any_of(entry.slots().begin(), entry.slots().end(),
+                     [this](uint32_t slot) { return slot < kReservedSlot && arena_->References(slot) > 1; });
+}
+
+bool BlockStoreImpl::MoveSlab(int size_class) {
+  absl::InlinedVector<uint32_t, kSlabsToTry> tried;
+  std::vector<SlabArena::UsedSlot> used;
+  while (tried.size() < kSlabsToTry) {
+    const int64_t slab = arena_->PickSlabToMove(size_class, tried, &used);
+    if (slab < 0) return false;
+    tried.push_back(static_cast<uint32_t>(slab));
+    if (!CanEvictAll(used)) continue;
+    Leftovers leftovers;
+    for (const SlabArena::UsedSlot& slot : used) {
+      std::lock_guard<std::mutex> lock(MutexOf(slot.owner));
+      BlockEntry& entry = index_->entry(slot.owner);
+      if (!OwnsLocked(entry, slot.id)) continue;
+      if (entry.pins != 0 || entry.leases != 0 || IsInUseLocked(entry)) break;
+      RemoveLocked(slot.owner, MissCause::kEvicted, &leftovers);
+    }
+    Drop(&leftovers);
+    return true;
+  }
+  return false;
+}
+
+bool BlockStoreImpl::OwnsLocked(const BlockEntry& entry, uint32_t slot) {
+  if (entry.hash_bytes == 0 || entry.removed) return false;
+  return std::find(entry.slots().begin(), entry.slots().end(), slot) != entry.slots().end();
+}
+
+bool BlockStoreImpl::CanEvictAll(absl::Span<const SlabArena::UsedSlot> slots) const {
+  return std::all_of(slots.begin(), slots.end(), [this](const SlabArena::UsedSlot& slot) {
+    std::lock_guard<std::mutex> lock(MutexOf(slot.owner));
+    const BlockEntry& entry = index_->entry(slot.owner);
+    return OwnsLocked(entry, slot.id) && entry.pins == 0 && entry.leases == 0 && !IsInUseLocked(entry);
+  });
+}
+
+void BlockStoreImpl::RemoveLocked(uint32_t block, MissCause cause, Leftovers* leftovers) {
+  BlockEntry& entry = index_->entry(block);
+  const uint64_t bytes = SlotBytesLocked(entry);
+  if (entry.leases != 0) leased_bytes_.fetch_sub(static_cast<int64_t>(bytes), std::memory_order_relaxed);
+  if (StateLocked(entry) == BlockState::kDram) complete_blocks_.fetch_sub(1, std::memory_order_relaxed);
+  bool had_shard = false;
+  for (uint32_t& slot : entry.slots()) {
+    if (slot >= kReservedSlot) continue;
+    leftovers->slots.push_back(SlotRef::Adopt(arena_.get(), slot));
+    slot = kNoSlot;
+    had_shard = true;
+  }
+  if (had_shard) blocks_.fetch_sub(1, std::memory_order_relaxed);
+  if (cause == MissCause::kEvicted) {
+    evicted_blocks_.fetch_add(1, std::memory_order_relaxed);
+    evicted_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  }
+  ghosts_.Remember(index_->HashOf(block), cause);
+  index_->Unlink(block);
+  if (entry.pins != 0 || entry.leases != 0) {
+    entry.removed = 1;
+    policy_->Forget(block);
+  } else {
+    FreeLocked(block);
+  }
+}
+
+void BlockStoreImpl::FreeLocked(uint32_t block) {
+  policy_->Forget(block);
+  index_->Free(block);
+}
+
+void BlockStoreImpl::DropCorrupt(const Namespace& ns, uint32_t group, absl::string_view hash) {
+  const BlockKey key = KeyOf(ns, group, hash);
+  const uint64_t key_hash = index_->Hash(key);
+  Leftovers leftovers;
+  {
+    std::lock_guard<std::mutex> lock(index_->mutex(index_->ShardOf(key_hash)));
+    const uint32_t block = index_->Find(key_hash, key);
+    if (block == kNoBlock) return;
+    RemoveLocked(block, MissCause::kCorrupt, &leftovers);
+  }
+  Drop(&leftovers);
+}
+
+}  // namespace quarry

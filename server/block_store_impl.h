@@ -1,0 +1,146 @@
+// The block store's parts and how they work together. Private to server/block_store*.cc:
+//   block_store.cc        the public class, reads, touches, leases, statistics
+//   block_store_match.cc  matches
+//   block_store_put.cc    offers and tickets
+//   block_store_evict.cc  making room, removing blocks
+#ifndef QUARRY_SERVER_BLOCK_STORE_IMPL_H_
+#define QUARRY_SERVER_BLOCK_STORE_IMPL_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "server/block_store.h"
+#include "server/dram/block_index.h"
+#include "server/dram/eviction_policy.h"
+#include "server/dram/ghost_filter.h"
+#include "server/dram/slab_arena.h"
+#include "server/leases.h"
+
+namespace quarry {
+
+// Locks: an index shard's mutex first; under it those of policy, arena, ghost filter and
+// lease table, never two of them at once. Slots are dropped, and callers called back,
+// without locks.
+class BlockStoreImpl {
+ public:
+  static absl::StatusOr<std::unique_ptr<BlockStoreImpl>> Create(const BlockStoreOptions& options, Clock* clock);
+  ~BlockStoreImpl();
+
+  absl::Span<std::byte> arena() const { return arena_->memory(); }
+  MatchResult Match(const Namespace& ns, const MatchQuery& query);
+  void Read(const Namespace& ns, uint32_t group, uint32_t shard, HashSpan hashes, std::vector<ReadResult>* results);
+  OfferResult Offer(const Namespace& ns, const PutOffer& offer);
+  void Publish(PutTicket* ticket);
+  // kNone: the ticket is dropped without a word.
+  void Abandon(PutTicket* ticket, RefusalReason reason);
+  bool WaitForPut(const Namespace& ns, uint32_t group, uint32_t shard, absl::string_view hash,
+                  std::function<void()> ended);
+  void Touch(const Namespace& ns, uint32_t group, HashSpan hashes);
+  void DropCorrupt(const Namespace& ns, uint32_t group, absl::string_view hash);
+  absl::Status CheckLease(const Namespace& ns, absl::string_view token) const;
+  absl::StatusOr<uint32_t> RenewLease(absl::string_view tenant, absl::string_view token, uint32_t lease_ms);
+  absl::Status ReleaseLease(absl::string_view tenant, absl::string_view token);
+  void Drain() { draining_.store(true, std::memory_order_release); }
+  void Tick();
+  StoreStats stats() const;
+  std::vector<std::pair<std::string, uint64_t>> tenant_bytes() const;
+
+ private:
+  using Counter = std::atomic<uint64_t>;
+  using Blocks = std::vector<uint32_t>;
+  // What cannot happen under a lock.
+  struct Leftovers {
+    std::vector<SlotRef> slots;
+    std::vector<std::function<void()>> calls;
+  };
+  struct Matching;  // one Match under way
+
+  BlockStoreImpl(const BlockStoreOptions& options, Clock* clock, std::unique_ptr<SlabArena> arena,
+                 std::unique_ptr<BlockIndex> index);
+
+  static BlockKey KeyOf(const Namespace& ns, uint32_t group, absl::string_view hash) {
+    return {static_cast<uint16_t>(ns.index), static_cast<uint8_t>(group), hash};
+  }
+  std::mutex& MutexOf(uint32_t block) const { return index_->mutex(index_->ShardOfBlock(block)); }
+  uint32_t FindBlock(const BlockKey& key) const;
+  int64_t ExpiryNs(uint32_t lease_ms) const;
+
+  // ---- block_store.cc. The shard's mutex is held in all that are called ...Locked.
+  BlockState StateLocked(const BlockEntry& entry) const;
+  uint64_t SlotBytesLocked(const BlockEntry& entry) const;
+  // Finishes what waited for the last pin or lease; blocks that go back to the policy are
+  // appended to `returned`.
+  void UnpinnedLocked(uint32_t block, Blocks* returned);
+  void LeaseLocked(BlockEntry& entry);
+  void UnleaseLocked(uint32_t block, Blocks* returned);
+  void UnleaseAll(const Blocks& blocks);
+  void CountMiss(MissCause cause) { misses_[static_cast<int>(cause)].fetch_add(1, std::memory_order_relaxed); }
+
+  // ---- block_store_match.cc
+  void LookUp(Matching* matching);
+  void FindFirstMiss(Matching* matching);
+  void ShortenToLeasable(Matching* matching);
+  void TouchUsable(const Matching& matching);
+  void LeaseAndUnpin(Matching* matching, const Namespace& ns);
+
+  // ---- block_store_put.cc
+  OfferResult Refused(RefusalReason reason, uint64_t hash);
+  // Ends the put of a shard that is not published.
+  void WithdrawLocked(uint32_t block, uint32_t shard, Leftovers* leftovers, Blocks* returned);
+  void TakeWaitersLocked(uint32_t block, uint32_t shard, Leftovers* leftovers);
+  bool RetainLocked(BlockEntry& entry);
+  void NameTenant(const Namespace& ns);
+
+  // ---- block_store_evict.cc
+  // A slot for the block's shard, evicting as needed; empty: no room.
+  SlotRef MakeRoom(int size_class, const SlotUse& use);
+  SlotRef MoveAndAllocate(int size_class, const SlotUse& use);
+  enum class Eviction { kEvicted, kKept, kNothingLeft };
+  Eviction EvictNext(Leftovers* leftovers);
+  bool MoveSlab(int size_class);
+  bool CanEvictAll(absl::Span<const SlabArena::UsedSlot> slots) const;
+  // Whether the slot is one of the entry's.
+  static bool OwnsLocked(const BlockEntry& entry, uint32_t slot);
+  // Whether anyone reads it just now.
+  bool IsInUseLocked(const BlockEntry& entry) const;
+  static void Drop(Leftovers* leftovers);
+  // Takes the block out of the index. Its slots go to `leftovers`.
+  void RemoveLocked(uint32_t block, MissCause cause, Leftovers* leftovers);
+  // Nothing refers to the entry any more.
+  void FreeLocked(uint32_t block);
+
+  const BlockStoreOptions options_;
+  Clock* const clock_;
+  const uint64_t max_leased_bytes_;
+  const std::unique_ptr<SlabArena> arena_;
+  const std::unique_ptr<BlockIndex> index_;
+  const std::unique_ptr<EvictionPolicy> policy_;
+  GhostFilter ghosts_;
+  LeaseTable leases_;
+
+  // Callbacks of WaitForPut by block << 32 | shard; each map under its index shard's mutex.
+  std::vector<std::unordered_multimap<uint64_t, std::function<void()>>> waiters_;
+
+  mutable std::mutex tenants_mutex_;
+  std::vector<std::string> tenants_;  // names by index
+
+  std::atomic<bool> draining_{false};
+  std::atomic<int64_t> leased_bytes_{0};
+  Counter blocks_{0}, complete_blocks_{0}, in_flight_puts_{0};
+  Counter match_hashes_{0}, match_hits_{0};
+  std::array<Counter, kMissCauses> misses_{};
+  std::array<Counter, kRefusalReasons> refusals_{};
+  Counter stored_shards_{0}, stored_bytes_{0}, already_there_{0}, evicted_blocks_{0}, evicted_bytes_{0};
+};
+
+}  // namespace quarry
+
+#endif  // QUARRY_SERVER_BLOCK_STORE_IMPL_H_

@@ -1,0 +1,63 @@
+// The one place in front of the block store: validation with errors that name field and
+// bound, limits, tenants, metrics. Both front ends go through it.
+#ifndef QUARRY_SERVER_CACHE_SERVICE_H_
+#define QUARRY_SERVER_CACHE_SERVICE_H_
+
+#include <atomic>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/session/messages.h"
+#include "server/block_store.h"
+#include "server/metrics/service_metrics.h"
+#include "server/namespaces.h"
+
+namespace quarry {
+
+inline constexpr absl::string_view kDefaultTenant = "default";
+
+// Thread-safe.
+class CacheService {
+ public:
+  // All outlive the service.
+  CacheService(NamespaceRegistry* namespaces, BlockStore* store, ServiceMetrics* metrics, wire::Limits limits);
+
+  // InvalidArgument, FailedPrecondition, ResourceExhausted: see NamespaceRegistry::Open.
+  absl::StatusOr<OpenedNamespace> OpenNamespace(absl::string_view tenant, absl::string_view name,
+                                                const ModelSpec& spec, bool sibling_on_mismatch);
+  // NotFound names the namespace.
+  absl::StatusOr<const Namespace*> FindNamespace(absl::string_view tenant, absl::string_view name) const;
+
+  // Validates every chain (group in range and not twice, whole hashes, at most max_items,
+  // a full group's chain not beginning beyond local_tokens), then matches. Counts and
+  // times it as a match.
+  absl::StatusOr<MatchResult> Match(const Namespace& ns, const MatchQuery& query);
+
+  // The parts of a get, put or touch, before anything moves. `field` prefixes messages,
+  // e.g. "runs[2]".
+  absl::Status CheckHashes(const Namespace& ns, absl::string_view field, uint32_t group, absl::string_view hashes) const;
+  absl::Status CheckShard(const Namespace& ns, absl::string_view field, uint32_t group, uint32_t shard) const;
+  absl::Status CheckPayloadBytes(const Namespace& ns, absl::string_view field, uint32_t group, uint64_t bytes) const;
+
+  void Drain();
+  bool draining() const { return draining_.load(std::memory_order_acquire); }
+
+  BlockStore& store() { return *store_; }
+  NamespaceRegistry& namespaces() { return *namespaces_; }
+  ServiceMetrics& metrics() { return *metrics_; }
+  const wire::Limits& limits() const { return limits_; }
+
+ private:
+  NamespaceRegistry* const namespaces_;
+  BlockStore* const store_;
+  ServiceMetrics* const metrics_;
+  const wire::Limits limits_;
+  std::atomic<bool> draining_{false};
+};
+
+}  // namespace quarry
+
+#endif  // QUARRY_SERVER_CACHE_SERVICE_H_

@@ -1,0 +1,81 @@
+// The settings of quarryd: flags, QUARRY_* variables and a TOML file, in that order of
+// precedence. settings.cc has the one table of them.
+#ifndef QUARRY_SERVER_CONFIG_H_
+#define QUARRY_SERVER_CONFIG_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace quarry {
+
+inline constexpr uint64_t kMinMemoryBytes = 128ull << 20;
+
+struct ServerConfig {
+  uint64_t memory_bytes = 0;  // all of it; 0: a share of the memory limit
+  uint64_t slab_bytes = 0;    // 0: chosen from the arena's size
+  bool no_prefault = false;
+  uint32_t index_shards = 64;
+  int64_t max_lease_ns = 60'000'000'000;
+
+  std::vector<std::string> listen_grpc = {"127.0.0.1:7420"};
+  std::vector<std::string> listen_transfer = {"127.0.0.1:7421"};
+  std::vector<std::string> listen_metrics = {"127.0.0.1:9420"};
+  std::string advertise_grpc;  // empty: the first address listened on
+  std::string advertise_transfer;
+  std::string advertise_metrics;
+  std::string socket = "auto";  // "auto", "none" (or empty), or a path
+  bool insecure = false;
+
+  uint32_t control_threads = 1;
+  uint32_t data_threads = 2;
+  uint32_t max_sessions = 4096;
+  int64_t drain_timeout_ns = 10'000'000'000;
+  std::string node_name;  // empty: the host's name
+  std::string log_level = "info";
+  std::string log_format = "text";
+
+  // The settings that were given, as text, by name: what a reload compares.
+  std::map<std::string, std::string> given;
+};
+
+struct CommandLine {
+  std::optional<ServerConfig> config;  // not set: print and exit
+  int exit_code = 0;                   // 0: --help or --version; 2: bad usage
+  std::string output;                  // for stdout when exit_code is 0, else stderr
+};
+
+// Reads flags, environment and the file that --config names.
+CommandLine ParseCommandLine(int argc, const char* const* argv);
+
+// Whether a changed value takes effect on SIGHUP.
+bool IsReloadable(const std::string& setting);
+// Names of the settings in which the two differ.
+std::vector<std::string> ChangedSettings(const ServerConfig& before, const ServerConfig& after);
+
+// Refuses addresses beyond loopback unless config.insecure; the message names the flag.
+absl::Status CheckExposure(const ServerConfig& config);
+
+// How --memory is divided.
+struct MemoryPlan {
+  uint64_t total_bytes = 0;
+  uint64_t arena_bytes = 0;    // payload
+  uint64_t reserve_bytes = 0;  // index, sessions, socket buffers, gRPC, the program itself
+};
+// The reserve is 7 % of the whole and at least 64 MiB; the arena is the rest.
+MemoryPlan PlanMemory(uint64_t total_bytes);
+// config.memory_bytes, or 70 % of the memory limit when that is 0.
+absl::StatusOr<uint64_t> TotalMemory(const ServerConfig& config);
+
+// The path of the Unix socket, empty for none: "auto" is quarryd.sock in /run/quarry, else
+// in $XDG_RUNTIME_DIR, whichever is there and writable.
+std::string SocketPath(const ServerConfig& config);
+
+}  // namespace quarry
+
+#endif  // QUARRY_SERVER_CONFIG_H_

@@ -1,0 +1,168 @@
+#include "server/daemon.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/clock.h"
+#include "common/units.h"
+#include "server/metrics/exporter.h"
+
+namespace quarry {
+namespace {
+
+absl::StatusOr<std::vector<HostPort>> ParseAll(const std::vector<std::string>& addresses) {
+  std::vector<HostPort> parsed;
+  for (const std::string& address : addresses) {
+    absl::StatusOr<HostPort> one = ParseHostPort(address);
+    if (!one.ok()) return one.status();
+    parsed.push_back(*std::move(one));
+  }
+  return parsed;
+}
+
+// Whether the addresses can be had, before the arena is reserved, which takes its time,
+// and with a reason, which gRPC does not give.
+absl::Status Probe(absl::string_view flag, const std::vector<std::string>& addresses) {
+  const absl::StatusOr<std::vector<HostPort>> parsed = ParseAll(addresses);
+  if (!parsed.ok()) return parsed.status();
+  for (const HostPort& address : *parsed) {
+    HostPort bound;
+    const absl::StatusOr<UniqueFd> fd = ListenTcp(address, &bound);
+    if (!fd.ok()) return {fd.status().code(), absl::StrCat("--", flag, ": ", fd.status().message())};
+  }
+  return absl::OkStatus();
+}
+
+std::string HostName() {
+  char name[256] = "";
+  if (gethostname(name, sizeof(name) - 1) != 0) return "unnamed";
+  return name;
+}
+
+std::string Shown(const std::string& advertised, const std::vector<HostPort>& bound) {
+  return advertised.empty() ? FormatHostPort(bound.front()) : advertised;
+}
+
+std::string Listed(const std::vector<HostPort>& bound) {
+  return absl::StrJoin(bound, ",", [](std::string* out, const HostPort& a) { out->append(FormatHostPort(a)); });
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const ServerConfig& config) {
+  std::unique_ptr<Daemon> daemon(new Daemon);
+  if (absl::Status status = daemon->Open(config); !status.ok()) return status;
+  return daemon;
+}
+
+Daemon::~Daemon() = default;
+
+absl::Status Daemon::Open(const ServerConfig& config) {
+  node_name_ = config.node_name.empty() ? HostName() : config.node_name;
+  socket_path_ = SocketPath(config);
+  advertise_grpc_ = config.advertise_grpc;
+  advertise_transfer_ = config.advertise_transfer;
+  advertise_metrics_ = config.advertise_metrics;
+
+  absl::Status status = Probe("listen-grpc", config.listen_grpc);
+  if (status.ok()) status = Probe("listen-transfer", config.listen_transfer);
+  if (status.ok()) status = Probe("listen-metrics", config.listen_metrics);
+  if (status.ok()) status = OpenStore(config);
+  if (status.ok()) status = OpenSessions(config);
+  if (status.ok()) status = OpenGrpc(config);
+  if (status.ok()) status = OpenMetrics(config);
+  return status;
+}
+
+absl::Status Daemon::OpenStore(const ServerConfig& config) {
+  const absl::StatusOr<uint64_t> total = TotalMemory(config);
+  if (!total.ok()) return total.status();
+  const MemoryPlan plan = PlanMemory(*total);
+  spdlog::info("memory {}: arena {}, reserve {} for index, sessions and buffers", FormatBytes(plan.total_bytes),
+               FormatBytes(plan.arena_bytes), FormatBytes(plan.reserve_bytes));
+  BlockStoreOptions options;
+  options.arena_bytes = plan.arena_bytes;
+  options.slab_bytes = config.slab_bytes;
+  options.prefault = !config.no_prefault;
+  options.index_shards = config.index_shards;
+  options.max_lease_ms = static_cast<uint32_t>(config.max_lease_ns / 1'000'000);
+  absl::StatusOr<std::unique_ptr<BlockStore>> store = BlockStore::Create(options, Clock::Real());
+  if (!store.ok()) return store.status();
+  store_ = *std::move(store);
+  wire::Limits limits;
+  limits.max_lease_ms = options.max_lease_ms;
+  service_ = std::make_unique<CacheService>(&namespaces_, store_.get(), &metrics_, limits);
+  return absl::OkStatus();
+}
+
+absl::Status Daemon::OpenSessions(const ServerConfig& config) {
+  SessionServerOptions options;
+  options.listen = config.listen_transfer;
+  options.unix_socket_path = socket_path_;
+  options.control_threads = config.control_threads;
+  options.data_threads = config.data_threads;
+  options.max_sessions = config.max_sessions;
+  options.node_name = node_name_;
+  absl::StatusOr<std::unique_ptr<SessionServer>> sessions =
+      SessionServer::Create(std::move(options), service_.get(), &metrics_);
+  if (!sessions.ok()) return sessions.status();
+  sessions_ = *std::move(sessions);
+  return absl::OkStatus();
+}
+
+absl::Status Daemon::OpenGrpc(const ServerConfig& config) {
+  absl::StatusOr<std::vector<HostPort>> listen = ParseAll(config.listen_grpc);
+  if (!listen.ok()) return listen.status();
+  absl::StatusOr<std::unique_ptr<GrpcServer>> grpc =
+      GrpcServer::Create({*std::move(listen), QUARRY_VERSION}, service_.get());
+  if (!grpc.ok()) return grpc.status();
+  grpc_ = *std::move(grpc);
+  return absl::OkStatus();
+}
+
+absl::Status Daemon::OpenMetrics(const ServerConfig& config) {
+  absl::StatusOr<std::vector<HostPort>> listen = ParseAll(config.listen_metrics);
+  if (!listen.ok()) return listen.status();
+  ExporterSources sources;
+  sources.store = [this] { return store_->stats(); };
+  sources.tenant_bytes = [this] { return store_->tenant_bytes(); };
+  sources.draining = [this] { return service_->draining(); };
+  sources.service = &metrics_;
+  sources.version = QUARRY_VERSION;
+  sources.node_name = node_name_;
+
+  HttpEndpointOptions options;
+  options.listen = *std::move(listen);
+  options.metrics = [exporter = std::make_shared<Exporter>(std::move(sources))] { return exporter->Text(); };
+  options.ready = [this] { return !service_->draining(); };
+  absl::StatusOr<std::unique_ptr<HttpEndpoint>> http = HttpEndpoint::Create(std::move(options));
+  if (!http.ok()) return http.status();
+  http_ = *std::move(http);
+  spdlog::info("node {} {} serves gRPC on {}, transfer on {}, metrics on {}, socket {}", node_name_, QUARRY_VERSION,
+               Listed(grpc_->addresses()), Listed(sessions_->addresses()), Listed(http_->addresses()),
+               socket_path_.empty() ? "none" : socket_path_);
+  return absl::OkStatus();
+}
+
+std::string Daemon::ReadyLine() const {
+  return absl::StrCat("quarryd ready grpc=", Shown(advertise_grpc_, grpc_->addresses()),
+                      " transfer=", Shown(advertise_transfer_, sessions_->addresses()),
+                      " metrics=", Shown(advertise_metrics_, http_->addresses()), " socket=", socket_path_);
+}
+
+void Daemon::Tick() { store_->Tick(); }
+
+void Daemon::Drain() {
+  service_->Drain();
+  grpc_->Drain();
+  sessions_->Drain();
+}
+
+bool Daemon::Idle() const { return sessions_->Idle(); }
+
+}  // namespace quarry

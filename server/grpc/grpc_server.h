@@ -1,0 +1,53 @@
+// The gRPC port: quarry.v1.Cache, the standard health service and reflection.
+#ifndef QUARRY_SERVER_GRPC_GRPC_SERVER_H_
+#define QUARRY_SERVER_GRPC_GRPC_SERVER_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/net/socket.h"
+#include "server/cache_service.h"
+
+namespace grpc {
+class Server;
+}
+
+namespace quarry {
+
+class CacheApi;
+
+struct GrpcServerOptions {
+  std::vector<HostPort> listen;  // port 0 picks one
+  std::string version;
+};
+
+class GrpcServer {
+ public:
+  // Serving when it returns; `service` outlives it. Unavailable when an address cannot be
+  // had.
+  static absl::StatusOr<std::unique_ptr<GrpcServer>> Create(GrpcServerOptions options, CacheService* service);
+  // Calls under way are answered, or cancelled after a second.
+  ~GrpcServer();
+  GrpcServer(const GrpcServer&) = delete;
+  GrpcServer& operator=(const GrpcServer&) = delete;
+
+  // As bound, in the order of `listen`.
+  const std::vector<HostPort>& addresses() const { return addresses_; }
+  // The health service answers NOT_SERVING from now on.
+  void Drain();
+
+ private:
+  GrpcServer(GrpcServerOptions options, CacheService* service);
+  absl::Status Start();
+
+  std::vector<HostPort> addresses_;
+  std::unique_ptr<CacheApi> api_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace quarry
+
+#endif  // QUARRY_SERVER_GRPC_GRPC_SERVER_H_

@@ -1,0 +1,93 @@
+#include "server/leases.h"
+
+#include "common/random.h"
+
+namespace quarry {
+
+bool LeaseTable::Reserve() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (by_expiry_.size() + reserved_ >= max_leases_) return false;
+  ++reserved_;
+  return true;
+}
+
+void LeaseTable::Unreserve() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  --reserved_;
+}
+
+std::string LeaseTable::Add(absl::string_view tenant, uint32_t ns, int64_t expires_ns, Blocks blocks) {
+  auto lease = std::make_unique<Lease>();
+  lease->token = SecureRandomBytes(kLeaseTokenBytes);
+  lease->tenant = std::string(tenant);
+  lease->ns = ns;
+  lease->blocks = std::move(blocks);
+  std::string token = lease->token;
+  std::lock_guard<std::mutex> lock(mutex_);
+  AddLocked(expires_ns, std::move(lease));
+  return token;
+}
+
+void LeaseTable::AddInternal(int64_t expires_ns, Blocks blocks) {
+  auto lease = std::make_unique<Lease>();
+  lease->blocks = std::move(blocks);
+  std::lock_guard<std::mutex> lock(mutex_);
+  AddLocked(expires_ns, std::move(lease));
+}
+
+void LeaseTable::AddLocked(int64_t expires_ns, std::unique_ptr<Lease> lease) {
+  --reserved_;
+  const auto it = by_expiry_.emplace(expires_ns, std::move(lease));
+  if (!it->second->token.empty()) by_token_.emplace(it->second->token, it);
+}
+
+std::unordered_map<std::string, LeaseTable::ByExpiry::iterator>::const_iterator LeaseTable::FindLocked(
+    absl::string_view tenant, absl::string_view token, int64_t now_ns) const {
+  const auto it = by_token_.find(std::string(token));
+  if (it == by_token_.end()) return it;
+  const auto& [expires_ns, lease] = *it->second;
+  return lease->tenant == tenant && now_ns < expires_ns ? it : by_token_.end();
+}
+
+bool LeaseTable::Holds(absl::string_view tenant, uint32_t ns, absl::string_view token, int64_t now_ns) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto it = FindLocked(tenant, token, now_ns);
+  return it != by_token_.end() && it->second->second->ns == ns;
+}
+
+bool LeaseTable::Renew(absl::string_view tenant, absl::string_view token, int64_t now_ns, int64_t expires_ns) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto it = FindLocked(tenant, token, now_ns);
+  if (it == by_token_.end()) return false;
+  auto node = by_expiry_.extract(it->second);
+  node.key() = expires_ns;
+  by_token_[node.mapped()->token] = by_expiry_.insert(std::move(node));
+  return true;
+}
+
+std::optional<LeaseTable::Blocks> LeaseTable::Take(absl::string_view tenant, absl::string_view token, int64_t now_ns) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto it = FindLocked(tenant, token, now_ns);
+  if (it == by_token_.end()) return std::nullopt;
+  return RemoveLocked(it->second);
+}
+
+std::optional<LeaseTable::Blocks> LeaseTable::TakeExpired(int64_t now_ns) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (by_expiry_.empty() || now_ns < by_expiry_.begin()->first) return std::nullopt;
+  return RemoveLocked(by_expiry_.begin());
+}
+
+LeaseTable::Blocks LeaseTable::RemoveLocked(ByExpiry::iterator lease) {
+  Blocks blocks = std::move(lease->second->blocks);
+  if (!lease->second->token.empty()) by_token_.erase(lease->second->token);
+  by_expiry_.erase(lease);
+  return blocks;
+}
+
+uint64_t LeaseTable::size() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return by_expiry_.size() + reserved_;
+}
+
+}  // namespace quarry

@@ -1,0 +1,75 @@
+// Lease tokens and their time. Which blocks a lease pins is the block store's matter: here
+// they are numbers.
+#ifndef QUARRY_SERVER_LEASES_H_
+#define QUARRY_SERVER_LEASES_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace quarry {
+
+inline constexpr size_t kLeaseTokenBytes = 16;
+
+// Thread-safe. Times are nanoseconds of the caller's clock. A lease ends at its time,
+// whether or not it has been collected.
+class LeaseTable {
+ public:
+  using Blocks = std::vector<uint32_t>;
+
+  explicit LeaseTable(uint32_t max_leases) : max_leases_(max_leases) {}
+
+  // Room for one lease, to be used by Add or given back by Unreserve. False: there are as
+  // many as may be.
+  bool Reserve();
+  void Unreserve();
+
+  // Uses one reservation. Returns the token, unguessable.
+  std::string Add(absl::string_view tenant, uint32_t ns, int64_t expires_ns, Blocks blocks);
+  // The same without a token: it only ends by time.
+  void AddInternal(int64_t expires_ns, Blocks blocks);
+
+  bool Holds(absl::string_view tenant, uint32_t ns, absl::string_view token, int64_t now_ns) const;
+  // False: no such lease of the tenant, or it has ended.
+  bool Renew(absl::string_view tenant, absl::string_view token, int64_t now_ns, int64_t expires_ns);
+  // Ends it; the blocks it pinned.
+  std::optional<Blocks> Take(absl::string_view tenant, absl::string_view token, int64_t now_ns);
+  // One lease whose time is over, if any.
+  std::optional<Blocks> TakeExpired(int64_t now_ns);
+
+  // Reserved ones included.
+  uint64_t size() const;
+
+ private:
+  struct Lease {
+    std::string token;  // empty: internal
+    std::string tenant;
+    uint32_t ns = 0;
+    Blocks blocks;
+  };
+  using ByExpiry = std::multimap<int64_t, std::unique_ptr<Lease>>;
+
+  void AddLocked(int64_t expires_ns, std::unique_ptr<Lease> lease);
+  std::unordered_map<std::string, ByExpiry::iterator>::const_iterator FindLocked(absl::string_view tenant,
+                                                                                 absl::string_view token,
+                                                                                 int64_t now_ns) const;
+  Blocks RemoveLocked(ByExpiry::iterator lease);
+
+  const uint32_t max_leases_;
+  mutable std::mutex mutex_;
+  uint64_t reserved_ = 0;
+  ByExpiry by_expiry_;
+  std::unordered_map<std::string, ByExpiry::iterator> by_token_;
+};
+
+}  // namespace quarry
+
+#endif  // QUARRY_SERVER_LEASES_H_

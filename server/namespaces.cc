@@ -1,0 +1,110 @@
+#include "server/namespaces.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/namespace_id.h"
+
+namespace quarry {
+namespace {
+
+constexpr size_t kMaxNameBytes = 256;
+// What SiblingName adds.
+constexpr size_t kSiblingSuffixBytes = 9;
+
+absl::Status CheckName(absl::string_view field, absl::string_view name, size_t max_bytes) {
+  if (name.empty() || name.size() > max_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat(field, ": ", name.size(), " bytes, not 1 to ", max_bytes));
+  }
+  if (std::any_of(name.begin(), name.end(), [](char c) { return absl::ascii_iscntrl(static_cast<unsigned char>(c)); })) {
+    return absl::InvalidArgumentError(absl::StrCat(field, ": contains a control character"));
+  }
+  return absl::OkStatus();
+}
+
+std::string KeyOf(absl::string_view tenant, absl::string_view name) {
+  std::string key(tenant);
+  key.push_back('\0');
+  key.append(name.data(), name.size());
+  return key;
+}
+
+absl::Status Mismatch(absl::string_view name, const std::vector<std::string>& fields) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("namespace \"", name, "\" has another spec; differing: ", absl::StrJoin(fields, ", ")));
+}
+
+}  // namespace
+
+absl::StatusOr<OpenedNamespace> NamespaceRegistry::Open(absl::string_view tenant, absl::string_view name,
+                                                        const ModelSpec& spec, bool sibling_on_mismatch) {
+  if (absl::Status status = CheckName("tenant", tenant, kMaxNameBytes); !status.ok()) return status;
+  if (absl::Status status = CheckName("name", name, kMaxNameBytes); !status.ok()) return status;
+  if (absl::Status status = Validate(spec); !status.ok()) return status;
+
+  std::lock_guard<std::mutex> lock(mutex_);
+  auto own = FindOrCreateLocked(tenant, name, spec);
+  if (!own.ok()) return own.status();
+  OpenedNamespace opened;
+  opened.ns = *own;
+  opened.differing_fields = DifferingFields((*own)->spec, spec);
+  if (opened.differing_fields.empty()) return opened;
+  if (!sibling_on_mismatch) return Mismatch(name, opened.differing_fields);
+
+  const std::string sibling_name = SiblingName(name, spec);
+  auto sibling = FindOrCreateLocked(tenant, sibling_name, spec);
+  if (!sibling.ok()) return sibling.status();
+  opened.ns = *sibling;
+  // The name carries only a part of the digest, and may be opened like any other.
+  if (const auto fields = DifferingFields((*sibling)->spec, spec); !fields.empty()) {
+    return Mismatch(sibling_name, fields);
+  }
+  return opened;
+}
+
+absl::StatusOr<const Namespace*> NamespaceRegistry::FindOrCreateLocked(absl::string_view tenant,
+                                                                       absl::string_view name, const ModelSpec& spec) {
+  const std::string key = KeyOf(tenant, name);
+  if (const auto it = by_name_.find(key); it != by_name_.end()) return it->second;
+  const uint32_t max_namespaces = std::min(max_namespaces_, kNamespacesPerIndex);
+  if (namespaces_.size() >= max_namespaces) {
+    return absl::ResourceExhaustedError(absl::StrCat("name: the node has ", max_namespaces, " namespaces, its maximum"));
+  }
+  const auto tenant_it = tenants_.find(std::string(tenant));
+  if (tenant_it == tenants_.end() && tenants_.size() >= max_tenants_) {
+    return absl::ResourceExhaustedError(absl::StrCat("tenant: the node has ", max_tenants_, " tenants, its maximum"));
+  }
+  auto ns = std::make_unique<Namespace>();
+  ns->index = static_cast<uint32_t>(namespaces_.size());
+  ns->tenant_index = tenant_it != tenants_.end() ? tenant_it->second : static_cast<uint32_t>(tenants_.size());
+  ns->id = NamespaceId(tenant, name, spec);
+  ns->tenant = std::string(tenant);
+  ns->name = std::string(name);
+  ns->spec = spec;
+  tenants_.emplace(ns->tenant, ns->tenant_index);
+  const Namespace* created = ns.get();
+  by_name_.emplace(key, created);
+  namespaces_.push_back(std::move(ns));
+  return created;
+}
+
+const Namespace* NamespaceRegistry::Find(absl::string_view tenant, absl::string_view name) const {
+  // Bounds what a key can cost before it is looked up.
+  if (tenant.size() > kMaxNameBytes || name.size() > kMaxNameBytes + kSiblingSuffixBytes) return nullptr;
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto it = by_name_.find(KeyOf(tenant, name));
+  return it == by_name_.end() ? nullptr : it->second;
+}
+
+std::vector<const Namespace*> NamespaceRegistry::List() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<const Namespace*> list;
+  for (const auto& ns : namespaces_) list.push_back(ns.get());
+  return list;
+}
+
+}  // namespace quarry

@@ -1,0 +1,66 @@
+// The namespaces a node knows: who owns them and what their blocks look like.
+#ifndef QUARRY_SERVER_NAMESPACES_H_
+#define QUARRY_SERVER_NAMESPACES_H_
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "quarry/model_spec.h"
+
+namespace quarry {
+
+// An index entry has 16 bits for the namespace.
+inline constexpr uint32_t kNamespacesPerIndex = 1u << 16;
+
+// Immutable once opened; alive as long as the registry.
+struct Namespace {
+  uint32_t index = 0;  // this node's number of it, dense from 0: part of the index key
+  uint32_t tenant_index = 0;
+  std::string id;      // NamespaceId(tenant, name, spec), 32 bytes
+  std::string tenant;
+  std::string name;
+  ModelSpec spec;
+};
+
+struct OpenedNamespace {
+  const Namespace* ns = nullptr;
+  std::vector<std::string> differing_fields;  // not empty: `ns` is a sibling
+};
+
+// Thread-safe. Bounded: at most `max_namespaces` (and kNamespacesPerIndex) and `max_tenants`.
+class NamespaceRegistry {
+ public:
+  explicit NamespaceRegistry(uint32_t max_namespaces = 4096, uint32_t max_tenants = 1024)
+      : max_namespaces_(max_namespaces), max_tenants_(max_tenants) {}
+
+  // InvalidArgument: bad name or spec. FailedPrecondition: the name is taken by another
+  // spec and no sibling is wanted; the message names the differing fields.
+  // ResourceExhausted: too many.
+  absl::StatusOr<OpenedNamespace> Open(absl::string_view tenant, absl::string_view name,
+                                       const ModelSpec& spec, bool sibling_on_mismatch);
+  // nullptr: not known here.
+  const Namespace* Find(absl::string_view tenant, absl::string_view name) const;
+  std::vector<const Namespace*> List() const;
+
+ private:
+  // The namespace of that name, whatever its spec.
+  absl::StatusOr<const Namespace*> FindOrCreateLocked(absl::string_view tenant, absl::string_view name,
+                                                      const ModelSpec& spec);
+
+  const uint32_t max_namespaces_;
+  const uint32_t max_tenants_;
+  mutable std::mutex mutex_;
+  std::vector<std::unique_ptr<Namespace>> namespaces_;                     // by index
+  std::unordered_map<std::string, uint32_t> tenants_;                      // to tenant_index
+  std::unordered_map<std::string, const Namespace*> by_name_;              // tenant \0 name
+};
+
+}  // namespace quarry
+
+#endif  // QUARRY_SERVER_NAMESPACES_H_

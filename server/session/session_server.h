@@ -1,0 +1,81 @@
+// The session front end: listens, shakes hands, and keeps the sessions.
+#ifndef QUARRY_SERVER_SESSION_SESSION_SERVER_H_
+#define QUARRY_SERVER_SESSION_SESSION_SERVER_H_
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/net/event_loop.h"
+#include "common/net/socket.h"
+#include "server/cache_service.h"
+#include "server/scheduler/transfer_scheduler.h"
+#include "server/session/handshake.h"
+#include "server/session/session.h"
+
+namespace quarry {
+
+struct SessionServerOptions {
+  std::vector<std::string> listen;  // "host:port" each; port 0 picks one
+  std::string unix_socket_path;     // empty: none
+  uint32_t control_threads = 1;
+  uint32_t data_threads = 2;
+  uint32_t max_sessions = 4096;
+  std::string node_name;
+  TransferSchedulerOptions scheduler;
+};
+
+// Thread-safe. Control loops run handshakes and sessions; data loops move payload.
+class SessionServer {
+ public:
+  // Listening when it returns. `service` and `metrics` outlive it.
+  static absl::StatusOr<std::unique_ptr<SessionServer>> Create(SessionServerOptions options, CacheService* service,
+                                                               ServiceMetrics* metrics);
+  // Closes every session; nothing of a transfer is left when it returns.
+  ~SessionServer();
+
+  std::vector<HostPort> addresses() const { return addresses_; }
+  // Refuses new work and tells the clients.
+  void Drain();
+  // Whether no request is under way.
+  bool Idle();
+
+ private:
+  class Listener;
+  using SessionPtr = std::shared_ptr<Session>;
+
+  SessionServer(SessionServerOptions options, CacheService* service, ServiceMetrics* metrics);
+  absl::Status Listen();
+  void OnAccepted(UniqueFd fd);
+  // On the control loop of the connection.
+  void OnHandshake(EventLoop* loop, Handshake* handshake, Handshake::Result result);
+  void OpenSession(EventLoop* loop, Handshake::Result result);
+  void JoinDataStream(Handshake::Result result);
+  void OnSessionClosed(const SessionPtr& session, const absl::Status& status);
+  std::vector<SessionPtr> sessions();
+
+  const SessionServerOptions options_;
+  CacheService* const service_;
+  ServiceMetrics* const metrics_;
+  TransferScheduler scheduler_;
+  std::vector<HostPort> addresses_;
+  std::vector<std::unique_ptr<EventLoop>> control_loops_;
+  std::vector<std::unique_ptr<EventLoop>> data_loops_;
+  std::vector<std::unique_ptr<Listener>> listeners_;
+  std::atomic<uint32_t> next_control_{0};
+  std::atomic<uint32_t> next_data_{0};
+
+  std::mutex mutex_;
+  std::unordered_map<std::string, SessionPtr> sessions_;                   // guarded by mutex_; by secret
+  std::unordered_map<Handshake*, std::unique_ptr<Handshake>> handshakes_;  // guarded by mutex_
+  bool closing_ = false;                                                   // guarded by mutex_
+};
+
+}  // namespace quarry
+
+#endif  // QUARRY_SERVER_SESSION_SESSION_SERVER_H_
