@@ -1,0 +1,118 @@
+// What Client forwards to: namespaces, registered memory, the session in force, and how
+// operations begin.
+#ifndef QUARRY_CLIENT_CLIENT_IMPL_H_
+#define QUARRY_CLIENT_CLIENT_IMPL_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/call_operation.h"
+#include "client/counters.h"
+#include "client/fork_guard.h"
+#include "client/memory_registry.h"
+#include "client/namespace_state.h"
+#include "client/operation.h"
+#include "client/reconnector.h"
+#include "client/session.h"
+#include "common/net/event_loop.h"
+#include "quarry/client.h"
+
+namespace quarry {
+
+// Thread-safe.
+class ClientImpl : public std::enable_shared_from_this<ClientImpl> {
+ public:
+  using Queue = std::shared_ptr<CompletionQueue::Impl>;
+
+  static absl::StatusOr<std::shared_ptr<ClientImpl>> Create(const ClientOptions& options);
+  // In a forked child, where nothing of the parent's threads and connections may be
+  // touched: keeps the object for ever. Else does nothing.
+  static void AbandonInChild(std::shared_ptr<ClientImpl> impl);
+
+  // Ends everything. Not in a child.
+  void Shutdown();
+  bool InOwner() const { return fork_guard_.InOwner(); }
+
+  absl::StatusOr<Namespace> OpenNamespace(absl::string_view name, const ModelSpec& spec, bool sibling_on_mismatch);
+  absl::StatusOr<MemoryRegion> RegisterMemory(MemoryRange range);
+  void UnregisterMemory(MemoryRange range) { memory_.Remove(range); }
+
+  absl::StatusOr<OperationId> BeginMatch(const Namespace& ns, absl::Span<const Chain> chains,
+                                         const MatchOptions& options, Queue queue, uint64_t user_data);
+  absl::StatusOr<OperationId> BeginGet(const Namespace& ns, std::vector<Item> items, const GetOptions& options,
+                                       Queue queue, uint64_t user_data);
+  absl::StatusOr<OperationId> BeginPut(const Namespace& ns, std::vector<Item> items, const PutOptions& options,
+                                       Queue queue, uint64_t user_data);
+  absl::StatusOr<OperationId> BeginFetch(const Namespace& ns, absl::Span<const Chain> chains,
+                                         std::vector<std::vector<SegmentList>> destinations,
+                                         const FetchOptions& options, Queue queue, uint64_t user_data);
+  void Cancel(OperationId operation);
+
+  absl::StatusOr<uint32_t> RenewLease(Lease* lease, uint32_t lease_ms);
+  absl::Status ReleaseLease(const Lease& lease);
+  absl::Status Touch(const Namespace& ns, absl::Span<const Chain> chains);
+
+  ClientCounters counters() const;
+
+ private:
+  // What an operation needs to begin: where it goes, and the namespace's handle there.
+  struct Target {
+    std::shared_ptr<Session> session;
+    std::shared_ptr<const Namespace::State> ns;
+    uint32_t handle = 0;
+  };
+
+  explicit ClientImpl(const ClientOptions& options);
+
+  // FailedPrecondition in a forked child.
+  absl::Status CheckOwner() const;
+  // Unavailable while there is no connection.
+  absl::StatusOr<std::shared_ptr<Session>> CurrentSession() const;
+  absl::StatusOr<Target> TargetOf(const Namespace& ns) const;
+  Operation::Context MakeContext(Session* session, uint32_t deadline_ms, Queue queue, uint64_t user_data);
+  // `body` becomes the operation's message. Not OK: nothing was begun.
+  absl::StatusOr<OperationId> Begin(Session* session, std::shared_ptr<Operation> operation,
+                                    wire::ClientMessage message);
+  // Sends `body` and waits for the reply.
+  template <typename Body>
+  absl::Status Call(Session* session, uint32_t deadline_ms, Body body, CallOperation::TakeReply take_reply);
+
+  // Connects, opens the namespaces again, and makes the session the one in force.
+  absl::Status Connect();
+  absl::Status TryConnect();
+  absl::Status ReopenNamespaces(Session* session, int64_t deadline_ns);
+  absl::StatusOr<std::shared_ptr<Namespace::State>> OpenIn(Session* session, uint32_t deadline_ms,
+                                                           absl::string_view name, const ModelSpec& spec,
+                                                           bool sibling_on_mismatch);
+  // On the first loop's thread.
+  void OnSessionBroken(uint32_t number);
+
+  const ClientOptions options_;
+  const uint64_t serial_;  // of all clients of the process, from 1
+  const ForkGuard fork_guard_;
+  const std::shared_ptr<AtomicCounters> counters_ = std::make_shared<AtomicCounters>();
+  MemoryRegistry memory_;
+  std::atomic<uint64_t> next_request_{2};  // 1 is Hello's
+  std::vector<std::unique_ptr<EventLoop>> loops_;
+  DialInterrupt dial_interrupt_;
+
+  mutable std::mutex mutex_;
+  // The rest but the reconnector is guarded by mutex_.
+  bool stopping_ = false;
+  uint32_t sessions_ = 0;  // how many were begun
+  std::shared_ptr<Session> session_;
+  absl::Status why_disconnected_;
+  std::vector<std::weak_ptr<Namespace::State>> namespaces_;
+
+  Reconnector reconnector_;
+};
+
+}  // namespace quarry
+
+#endif  // QUARRY_CLIENT_CLIENT_IMPL_H_

@@ -1,0 +1,65 @@
+#include "client/fetch_operation.h"
+
+#include <utility>
+
+namespace quarry {
+
+FetchOperation::FetchOperation(Context operation, std::vector<ChainShape> asked, std::vector<TransferItem> items,
+                               TransferSettings settings)
+    : GetOperation(std::move(operation), std::move(items), settings, /*window_bytes=*/0), asked_(std::move(asked)) {}
+
+absl::Status FetchOperation::OnMessage(const wire::ServerMessage& message) {
+  if (const auto* reply = std::get_if<wire::MatchReply>(&message.body)) {
+    return matched_ ? ProtocolViolation("a fetch was answered by two match replies") : OnMatchReply(*reply);
+  }
+  const auto* progress = std::get_if<wire::GetProgress>(&message.body);
+  if (progress == nullptr) return ProtocolViolation("a fetch was answered by another message");
+  if (!matched_) return ProtocolViolation("a fetch's progress came before its match reply");
+  return OnProgress(*progress);
+}
+
+absl::Status FetchOperation::OnMatchReply(const wire::MatchReply& reply) {
+  if (!FromWire(reply, asked_, &result_->match)) return ProtocolViolation("a match reply does not fit its request");
+  matched_ = true;
+  result_->fetched_blocks = reply.fetched_blocks;
+  uint32_t index = 0;
+  for (size_t c = 0; c < asked_.size(); ++c) {
+    const MatchResult::Chain& chain = result_->match.chains[c];
+    for (size_t k = 0; k < asked_[c].hashes; ++k, ++index) {
+      const uint64_t block = asked_[c].first_block + k;
+      if (block >= chain.first_usable && block < chain.end_usable) continue;
+      if (ItemEnded(index)) return ProtocolViolation("a fetch moved a block that its match left out");
+      EndItem(index, LeftOut(chain.states[k]));
+    }
+  }
+  return absl::OkStatus();
+}
+
+ItemResult FetchOperation::LeftOut(BlockState state) const {
+  ItemResult result;
+  switch (state) {
+    case BlockState::kIncomplete:
+      result.miss = MissCause::kIncomplete;
+      break;
+    case BlockState::kInFlight:
+      result.miss = MissCause::kInFlight;
+      break;
+    case BlockState::kAbsent:
+    case BlockState::kDram:
+    case BlockState::kSsd:
+      // Absent, or there but behind what is not: the first miss is why.
+      result.miss = result_->match.first_miss;
+      break;
+  }
+  if (result.miss == MissCause::kNone) {
+    result.status = absl::OutOfRangeError("left out: beyond max_blocks, or fewer than min_blocks are usable");
+  }
+  return result;
+}
+
+void FetchOperation::FillResult(const absl::Status& status, Completion* completion) {
+  result_->transfer = std::move(*TakeResult(status));
+  completion->fetch = result_;
+}
+
+}  // namespace quarry

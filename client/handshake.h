@@ -1,0 +1,38 @@
+// How a session is opened: the blocking exchanges at the start of its streams.
+#ifndef QUARRY_CLIENT_HANDSHAKE_H_
+#define QUARRY_CLIENT_HANDSHAKE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "client/dial_interrupt.h"
+#include "common/net/socket.h"
+#include "common/session/messages.h"
+
+namespace quarry {
+
+// What an Error message says, as a status.
+absl::Status StatusOf(const wire::Error& error);
+
+struct Greeting {
+  UniqueFd control;
+  std::string session;  // what a data stream shows to join
+  wire::Limits limits;
+  uint32_t minor = 0;  // the version in force
+};
+
+// Dials and exchanges Hello. FailedPrecondition names both versions when the majors
+// differ. Deadlines by Clock::Real; from the connection on, `interrupt` ends it sooner.
+absl::StatusOr<Greeting> OpenControlStream(const std::string& server, absl::string_view client_name,
+                                           int64_t deadline_ns, DialInterrupt* interrupt);
+// Dials and joins the session.
+absl::StatusOr<UniqueFd> OpenDataStream(const std::string& server, absl::string_view session, int64_t deadline_ns,
+                                        DialInterrupt* interrupt);
+
+}  // namespace quarry
+
+#endif  // QUARRY_CLIENT_HANDSHAKE_H_

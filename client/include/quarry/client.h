@@ -1,0 +1,282 @@
+// quarry::Client: finds what is cached of a prompt and has the server move the bytes
+// straight into, or out of, the caller's own buffers.
+//
+// THREADS. Every class here is thread-safe unless it says otherwise. A client has one I/O
+// thread by default. Callers never wait for the network except in the blocking calls,
+// which are the asynchronous ones followed by a wait.
+//
+// OPERATIONS. An asynchronous call returns at once and reports to a CompletionQueue:
+// optionally one kItem completion per item as it ends, then exactly one kDone with the
+// whole result. Every operation is done by its deadline. kDone says whether its buffers
+// are `released` (nothing of Quarry will touch them again) or `held`: then one kReleased
+// completion follows. Until released, buffers and their registration must stay valid.
+//
+// FORK. A client refuses to work in a forked child: every call returns
+// FailedPrecondition there, and destroying it in the child touches nothing but the
+// child's own memory. Create a client after the fork.
+//
+// ERRORS are absl::Status. InvalidArgument names the field and the bound; Unavailable:
+// the node cannot be reached now, or the connection broke during the operation. Nothing is
+// retried silently and nothing waits for a connection: the client reconnects by itself,
+// with jittered exponential backoff, and opens its namespaces again; until then operations
+// fail at once. ResourceExhausted: too many operations under way, or a server that does not
+// read what it is sent. DeadlineExceeded; Cancelled. A miss or a refusal is not an error:
+// it is in the result, with its cause.
+#ifndef QUARRY_CLIENT_H_
+#define QUARRY_CLIENT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "quarry/block.h"
+#include "quarry/completion_queue.h"
+#include "quarry/export.h"
+#include "quarry/model_spec.h"
+#include "quarry/segments.h"
+
+namespace quarry {
+
+struct ClientOptions {
+  // The node's transfer address: "host:port", "[v6]:port", or "unix:PATH".
+  std::string server = "127.0.0.1:7421";
+  std::string client_name;                // for the server's logs; empty: the program's name
+  std::string transport = "auto";         // "auto" or "tcp"
+  uint32_t data_streams = 1;              // 1 to 16
+  uint32_t io_threads = 1;                // 1 to 16; data streams are spread over them
+  uint32_t connect_timeout_ms = 5'000;    // of Create, and of each later attempt
+  uint32_t default_deadline_ms = 30'000;  // of an operation that sets none
+  uint32_t backoff_min_ms = 20;
+  uint32_t backoff_max_ms = 2'000;
+  bool verify_checksums = true;  // on get; and computed on put (else the server does)
+};
+
+// How many operations and bytes are on their way, for tests and diagnostics.
+struct ClientCounters {
+  uint64_t operations = 0;  // begun and not done
+  uint64_t held = 0;        // done and not released
+  uint64_t exposed_requests = 0;
+  uint64_t reconnects = 0;
+  uint64_t checksum_failures = 0;
+};
+
+using OperationId = uint64_t;  // never 0, never reused by a client
+
+class ClientImpl;
+
+// Memory in which items' segments may lie. Unregisters when destroyed, which must not be
+// before the operations that use it have been released. Movable.
+class QUARRY_EXPORT MemoryRegion {
+ public:
+  MemoryRegion() = default;
+  MemoryRegion(MemoryRegion&&) noexcept;
+  MemoryRegion& operator=(MemoryRegion&&) noexcept;
+  ~MemoryRegion();
+  std::byte* base() const { return range_.base; }
+  size_t bytes() const { return range_.bytes; }
+
+ private:
+  friend class ClientImpl;
+  std::shared_ptr<ClientImpl> client_;
+  MemoryRange range_;
+};
+
+// An open namespace. Copyable, cheap; survives reconnects.
+class QUARRY_EXPORT Namespace {
+ public:
+  Namespace();
+  ~Namespace();
+  Namespace(const Namespace&);
+  Namespace& operator=(const Namespace&);
+
+  const std::string& name() const;  // the sibling's, when one was opened
+  const std::string& id() const;    // 32 bytes
+  const ModelSpec& spec() const;
+  // Not empty: another spec holds the name, and this is a sibling; the fields that differ.
+  const std::vector<std::string>& differing_fields() const;
+
+  struct State;
+
+ private:
+  friend struct NamespaceAccess;
+  std::shared_ptr<const State> state_;
+};
+
+// A pin on matched blocks. Copyable: a token, not an owner. It ends by itself; Release
+// ends it early. Any process of the tenant may use it: Serialize here, Attach there.
+class QUARRY_EXPORT Lease {
+ public:
+  Lease() = default;
+  explicit operator bool() const { return !token_.empty(); }
+  uint32_t granted_ms() const { return granted_ms_; }
+  // 1 byte version, 4 bytes LE granted_ms, 16 bytes token.
+  std::string Serialize() const;
+  // InvalidArgument when the bytes are no lease; whether it still holds shows when used.
+  static absl::StatusOr<Lease> Attach(absl::string_view serialized);
+
+ private:
+  friend struct LeaseAccess;
+  std::string token_;
+  uint32_t granted_ms_ = 0;
+};
+
+// One group's chain, from where the caller's local hit ends.
+struct Chain {
+  uint32_t group = 0;
+  uint64_t first_block = 0;  // index in the chain of the first hash
+  HashSpan hashes;           // as long as the spec's hash_bytes; read during the call only
+};
+
+struct MatchOptions {
+  uint64_t local_tokens = 0;  // what the caller already has
+  uint32_t lease_ms = 5'000;  // 0: none
+  bool no_touch = false;
+  uint32_t deadline_ms = 0;  // 0: the client's default
+};
+
+struct MatchResult {
+  uint64_t usable_tokens = 0;  // local_tokens when nothing more is usable
+  struct Chain {
+    std::vector<BlockState> states;  // one a hash
+    uint64_t first_usable = 0;       // blocks to load: indices in the chain
+    uint64_t end_usable = 0;
+  };
+  std::vector<Chain> chains;                // as in the call
+  MissCause first_miss = MissCause::kNone;  // what stopped the match
+  uint32_t first_miss_chain = 0;
+  uint64_t first_miss_block = 0;
+  Lease lease;
+};
+
+// One shard of one block, and where its bytes go to or come from.
+struct Item {
+  uint32_t group = 0;
+  uint32_t shard = 0;
+  absl::string_view hash;  // read during the call only
+  SegmentList segments;
+  // Get only: the byte range of the shard that `segments` receive (a range of layers, in a
+  // layout where they follow each other). bytes = 0: from offset to the end, which is where
+  // `segments` end in a group whose shard_bytes is a maximum.
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+  // Put only.
+  uint64_t depth = 0;        // index in the chain
+  absl::string_view parent;  // hash of the block before; empty: none or not known
+};
+
+struct GetOptions {
+  Lease lease;
+  uint32_t deadline_ms = 0;
+  uint32_t priority = 0;        // 0 to 7, larger first
+  bool wait_in_flight = false;  // wait for puts under way instead of a kInFlight miss
+  bool item_completions = false;
+  uint64_t window_bytes = 0;  // at most so much of this get on its way; 0: no bound
+};
+
+struct ItemResult {
+  // OK: the bytes are in place (get), or the outcome below holds (put). A miss or refusal
+  // is OK too. DataLoss: arrived with a wrong checksum. FailedPrecondition: not of the size
+  // of its destination. Aborted: the server gave it up (a range beyond what is stored; overload). OutOfRange: a fetch
+  // left it out for max_blocks or min_blocks. Others are how the operation as a whole ended before the item had.
+  absl::Status status;
+  MissCause miss = MissCause::kNone;             // get: kNone = the bytes are in place
+  PutOutcome outcome = PutOutcome::kUnknown;     // put
+  RefusalReason refusal = RefusalReason::kNone;  // put, with kRefused
+};
+
+struct TransferResult {
+  std::vector<ItemResult> items;  // as in the call
+  uint64_t bytes = 0;             // moved
+};
+
+struct PutOptions {
+  uint32_t deadline_ms = 0;
+  uint32_t priority = 0;
+  uint32_t retain_ms = 0;
+  bool no_ssd = false;
+  bool wait_in_flight = false;
+  bool item_completions = false;
+};
+
+struct FetchOptions {
+  MatchOptions match;
+  uint32_t shard = 0;       // which shard of every block; FetchPrefix moves one a call
+  uint64_t max_blocks = 0;  // 0: as many as there are destinations
+  uint64_t min_blocks = 0;  // fewer usable: nothing moves
+  uint32_t priority = 0;
+  bool item_completions = false;
+};
+
+struct FetchResult {
+  MatchResult match;
+  uint64_t fetched_blocks = 0;
+  // One item a destination, counted through all chains. Those not moved have miss != kNone
+  // or status OutOfRange, and untouched buffers.
+  TransferResult transfer;
+};
+
+class QUARRY_EXPORT Client {
+ public:
+  // Connects; Unavailable or DeadlineExceeded when that fails within connect_timeout_ms,
+  // FailedPrecondition when the server speaks another major version.
+  static absl::StatusOr<std::unique_ptr<Client>> Create(const ClientOptions& options);
+  // Ends what is under way (Cancelled); all is done and released when it returns.
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  // Blocking. FailedPrecondition names the differing fields when the name is taken by
+  // another spec, unless `sibling_on_mismatch`: then a sibling is opened instead.
+  absl::StatusOr<Namespace> OpenNamespace(absl::string_view name, const ModelSpec& spec,
+                                          bool sibling_on_mismatch = false);
+  // Ranges must not overlap those registered already. At most 4096.
+  absl::StatusOr<MemoryRegion> RegisterMemory(void* base, size_t bytes);
+
+  // Asynchronous. `user_data` comes back in the completions. An error return means that
+  // nothing was begun and no completion follows. Results: CompletionQueue::Next.
+  absl::StatusOr<OperationId> MatchAsync(const Namespace& ns, absl::Span<const Chain> chains,
+                                         const MatchOptions& options, CompletionQueue* queue, uint64_t user_data);
+  absl::StatusOr<OperationId> GetAsync(const Namespace& ns, std::vector<Item> items, const GetOptions& options,
+                                       CompletionQueue* queue, uint64_t user_data);
+  absl::StatusOr<OperationId> PutAsync(const Namespace& ns, std::vector<Item> items, const PutOptions& options,
+                                       CompletionQueue* queue, uint64_t user_data);
+  // destinations[c][k] receives the k-th hash of chains[c]; as many as hashes, or fewer
+  // for fewer blocks (at least 1 a chain): hashes without a destination are not asked
+  // about. Each holds a whole shard.
+  absl::StatusOr<OperationId> FetchPrefixAsync(const Namespace& ns, absl::Span<const Chain> chains,
+                                               std::vector<std::vector<SegmentList>> destinations,
+                                               const FetchOptions& options, CompletionQueue* queue, uint64_t user_data);
+  // Asks for an early end; the operation's kDone still comes, with Cancelled unless it was
+  // done already.
+  void Cancel(OperationId operation);
+
+  // Blocking: the same and a wait. They return when the buffers are released.
+  absl::StatusOr<MatchResult> Match(const Namespace& ns, absl::Span<const Chain> chains,
+                                    const MatchOptions& options = {});
+  absl::StatusOr<TransferResult> Get(const Namespace& ns, std::vector<Item> items, const GetOptions& options = {});
+  absl::StatusOr<TransferResult> Put(const Namespace& ns, std::vector<Item> items, const PutOptions& options = {});
+  absl::StatusOr<FetchResult> FetchPrefix(const Namespace& ns, absl::Span<const Chain> chains,
+                                          std::vector<std::vector<SegmentList>> destinations,
+                                          const FetchOptions& options = {});
+
+  // Returns the granted time. NotFound: the lease is not known or has ended.
+  absl::StatusOr<uint32_t> RenewLease(Lease* lease, uint32_t lease_ms);
+  absl::Status ReleaseLease(const Lease& lease);
+  absl::Status Touch(const Namespace& ns, absl::Span<const Chain> chains);
+
+  ClientCounters counters() const;
+
+ private:
+  explicit Client(std::shared_ptr<ClientImpl> impl);
+  std::shared_ptr<ClientImpl> impl_;
+};
+
+}  // namespace quarry
+
+#endif  // QUARRY_CLIENT_H_

@@ -1,0 +1,57 @@
+#include "client/options.h"
+
+#include <cerrno>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/net/socket.h"
+
+namespace quarry {
+namespace {
+
+absl::Status CheckBetween(absl::string_view field, uint64_t value, uint64_t low, uint64_t high) {
+  if (value >= low && value <= high) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(field, ": ", low, " to ", high, ", got ", value));
+}
+
+absl::Status CheckServer(const std::string& server) {
+  if (absl::StartsWith(server, "unix:")) return absl::OkStatus();
+  if (auto address = ParseHostPort(server); !address.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("server: ", absl::string_view(address.status().message())));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status Validate(const ClientOptions& options) {
+  constexpr uint32_t kMost = UINT32_MAX;
+  if (options.transport != "auto" && options.transport != "tcp") {
+    return absl::InvalidArgumentError(absl::StrCat("transport: 'auto' or 'tcp', got '", options.transport, "'"));
+  }
+  for (absl::Status status : {
+           CheckServer(options.server),
+           CheckBetween("client_name bytes", options.client_name.size(), 0, kMaxClientNameBytes),
+           CheckBetween("data_streams", options.data_streams, 1, kMaxDataStreams),
+           CheckBetween("io_threads", options.io_threads, 1, kMaxIoThreads),
+           CheckBetween("connect_timeout_ms", options.connect_timeout_ms, 1, kMost),
+           CheckBetween("default_deadline_ms", options.default_deadline_ms, 1, kMost),
+           CheckBetween("backoff_min_ms", options.backoff_min_ms, 1, kMost),
+           CheckBetween("backoff_max_ms", options.backoff_max_ms, options.backoff_min_ms, kMost),
+       }) {
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+std::string ChosenTransport(const ClientOptions& options) {
+  return options.transport == "auto" ? "tcp" : options.transport;
+}
+
+std::string ChosenClientName(const ClientOptions& options) {
+  std::string name = options.client_name.empty() ? program_invocation_short_name : options.client_name;
+  if (name.size() > kMaxClientNameBytes) name.resize(kMaxClientNameBytes);
+  return name;
+}
+
+}  // namespace quarry
