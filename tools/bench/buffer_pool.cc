@@ -1,0 +1,56 @@
+#include "tools/bench/buffer_pool.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "tools/bench/block_content.h"
+
+namespace quarry::bench {
+
+absl::StatusOr<std::unique_ptr<BufferPool>> BufferPool::Create(size_t bytes, size_t piece_bytes, uint64_t seed) {
+  if (piece_bytes == 0 || piece_bytes % sizeof(uint64_t) != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("pieces of ", piece_bytes, " bytes: not a multiple of 8"));
+  }
+  const size_t pieces = bytes / piece_bytes;
+  if (pieces == 0 || pieces > std::numeric_limits<uint32_t>::max()) {
+    return absl::InvalidArgumentError(absl::StrCat(bytes, " bytes of buffers in pieces of ", piece_bytes));
+  }
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return absl::ResourceExhaustedError(absl::StrCat("cannot map ", bytes, " bytes"));
+  madvise(memory, bytes, MADV_HUGEPAGE);  // a wish: smaller pages do as well
+  std::memset(memory, 0x5a, bytes);
+  return std::unique_ptr<BufferPool>(new BufferPool(static_cast<std::byte*>(memory), bytes, piece_bytes, seed));
+}
+
+BufferPool::BufferPool(std::byte* base, size_t bytes, size_t piece_bytes, uint64_t seed)
+    : base_(base), bytes_(bytes), piece_bytes_(piece_bytes), random_(Mix(seed)), free_(bytes / piece_bytes) {
+  for (size_t i = 0; i < free_.size(); ++i) free_[i] = static_cast<uint32_t>(i);
+}
+
+BufferPool::~BufferPool() { munmap(base_, bytes_); }
+
+SegmentList BufferPool::Take(size_t bytes) {
+  const size_t pieces = (bytes + piece_bytes_ - 1) / piece_bytes_;
+  SegmentList segments;
+  if (pieces > free_.size()) return segments;
+  segments.reserve(pieces);
+  for (size_t left = bytes; left > 0; left -= segments.back().length) {
+    random_ = Mix(random_);
+    std::swap(free_[random_ % free_.size()], free_.back());
+    segments.push_back({.base = base_ + free_.back() * piece_bytes_, .length = std::min(left, piece_bytes_)});
+    free_.pop_back();
+  }
+  return segments;
+}
+
+void BufferPool::Return(const SegmentList& segments) {
+  for (const Segment& segment : segments) {
+    free_.push_back(static_cast<uint32_t>(static_cast<size_t>(segment.base - base_) / piece_bytes_));
+  }
+}
+
+}  // namespace quarry::bench

@@ -1,0 +1,48 @@
+// A client's memory, handed out in equal pieces at random places, as an engine's paged KV
+// cache looks after some uptime.
+#ifndef QUARRY_TOOLS_BENCH_BUFFER_POOL_H_
+#define QUARRY_TOOLS_BENCH_BUFFER_POOL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "quarry/segments.h"
+
+namespace quarry::bench {
+
+// Not thread-safe.
+class BufferPool {
+ public:
+  // Maps and faults in `bytes`, in huge pages where the kernel gives them, rounded down to
+  // whole pieces. InvalidArgument when not even one piece fits, ResourceExhausted when the
+  // machine has no such memory.
+  static absl::StatusOr<std::unique_ptr<BufferPool>> Create(size_t bytes, size_t piece_bytes, uint64_t seed);
+  ~BufferPool();
+  BufferPool(const BufferPool&) = delete;
+  BufferPool& operator=(const BufferPool&) = delete;
+
+  std::byte* base() const { return base_; }
+  size_t bytes() const { return bytes_; }
+  size_t free_pieces() const { return free_.size(); }
+
+  // `bytes` in pieces that nobody else holds; the last one may be cut short. Empty when
+  // there are not enough.
+  SegmentList Take(size_t bytes);
+  void Return(const SegmentList& segments);
+
+ private:
+  BufferPool(std::byte* base, size_t bytes, size_t piece_bytes, uint64_t seed);
+
+  std::byte* const base_;
+  const size_t bytes_;
+  const size_t piece_bytes_;
+  uint64_t random_;
+  std::vector<uint32_t> free_;  // places, in no order
+};
+
+}  // namespace quarry::bench
+
+#endif  // QUARRY_TOOLS_BENCH_BUFFER_POOL_H_

@@ -1,0 +1,232 @@
+#include "tools/bench/data_client.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "common/clock.h"
+#include "tools/bench/block_content.h"
+
+namespace quarry::bench {
+namespace {
+
+constexpr uint32_t kTokensPerBlock = 16;
+constexpr size_t kSampledWords = 4;              // of every block that arrives, within the timed loop
+constexpr uint64_t kFullCheckInterval = 16;      // calls between two blocks that are checked in full there
+constexpr uint64_t kMaxErrors = 1000;            // then a slice ends early
+constexpr uint64_t kPutIds = uint64_t{1} << 48;  // ids of puts begin here, beyond those of the working set
+
+uint64_t DifferingBytes(const SegmentList& a, const SegmentList& b) {
+  uint64_t wrong = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (std::memcmp(a[i].base, b[i].base, a[i].length) == 0) continue;
+    for (size_t k = 0; k < a[i].length; ++k) wrong += a[i].base[k] != b[i].base[k];
+  }
+  return wrong;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DataClient>> DataClient::Create(const TransferOptions& options,
+                                                               const std::string& server, uint32_t number,
+                                                               uint64_t blocks) {
+  std::unique_ptr<DataClient> created(new DataClient(options, number, blocks));
+  if (absl::Status status = created->Init(server); !status.ok()) return status;
+  return created;
+}
+
+absl::Status DataClient::Init(const std::string& server) {
+  const bool put = options_.op == TransferOp::kPut;
+  auto pool = BufferPool::Create(options_.arena_bytes / options_.clients, options_.segment_bytes, number_);
+  if (!pool.ok()) return pool.status();
+  pool_ = *std::move(pool);
+  auto client = Connect(options_, server);
+  if (!client.ok()) return client.status();
+  client_ = *std::move(client);
+  auto ns = OpenBenchNamespace(client_.get(), options_.block_bytes, kTokensPerBlock);
+  if (!ns.ok()) return ns.status();
+  ns_ = *std::move(ns);
+  auto region = client_->RegisterMemory(pool_->base(), pool_->bytes());
+  if (!region.ok()) return region.status();
+  region_ = *std::move(region);
+  if (put) {
+    // The sources: random content that never changes.
+    FillBlock(number_, SegmentList{{.base = pool_->base(), .length = pool_->bytes()}});
+    auto read_back = BufferPool::Create(options_.batch * options_.block_bytes, options_.segment_bytes, number_);
+    if (!read_back.ok()) return read_back.status();
+    read_back_ = *std::move(read_back);
+    auto read_back_region = client_->RegisterMemory(read_back_->base(), read_back_->bytes());
+    if (!read_back_region.ok()) return read_back_region.status();
+    read_back_region_ = *std::move(read_back_region);
+  }
+  queue_ = std::make_unique<CompletionQueue>();
+  calls_.resize(options_.inflight);
+  // Distinct in every run, so that a server that is kept does not have them already.
+  next_put_ = kPutIds + Mix(static_cast<uint64_t>(Clock::Real()->NowNs()) ^ number_) % kPutIds;
+  return absl::OkStatus();
+}
+
+Slice DataClient::Run(int64_t start_ns, int64_t end_ns) {
+  Slice slice;
+  size_t under_way = 0;
+  for (Call& call : calls_) under_way += Begin(&call, &slice);
+  int64_t last_ns = start_ns;
+  while (under_way > 0) {
+    const size_t index = WaitForOne(&slice);
+    last_ns = Clock::Real()->NowNs();
+    --under_way;
+    Call& call = calls_[index];
+    if (last_ns >= end_ns || slice.errors >= kMaxErrors) continue;  // kept for the full check
+    ReturnBuffers(&call);
+    under_way += Begin(&call, &slice);
+  }
+  slice.elapsed_ns = last_ns - start_ns;
+  for (Call& call : calls_) {
+    if (call.ok) options_.op == TransferOp::kPut ? ReadBack(call, &slice) : CheckAll(call, &slice);
+    ReturnBuffers(&call);
+  }
+  return slice;
+}
+
+bool DataClient::Begin(Call* call, Slice* slice) {
+  ChooseBlocks(call);
+  for (size_t i = 0; i < call->ids.size(); ++i) {
+    call->buffers.push_back(pool_->Take(options_.block_bytes));
+    if (call->buffers.back().empty()) {
+      slice->AddError("the clients' arena is too small for the calls under way");
+      return false;
+    }
+  }
+  call->begin_ns = Clock::Real()->NowNs();
+  const absl::Status status = Submit(call);
+  if (!status.ok()) slice->AddError(std::string(status.message()));
+  return status.ok();
+}
+
+void DataClient::ChooseBlocks(Call* call) {
+  call->ok = false;
+  call->ids.clear();
+  call->hashes.clear();
+  while (call->ids.size() < options_.batch) {
+    uint64_t id = next_put_;
+    if (options_.op == TransferOp::kPut) {
+      ++next_put_;
+    } else {
+      random_ = Mix(random_);
+      id = random_ % blocks_;
+      // A chain names a block once.
+      if (std::find(call->ids.begin(), call->ids.end(), id) != call->ids.end()) continue;
+    }
+    call->ids.push_back(id);
+    AppendHash(id, 0, &call->hashes);
+  }
+}
+
+std::vector<Item> DataClient::Items(const Call& call) const {
+  std::vector<Item> items(call.ids.size());
+  for (size_t i = 0; i < items.size(); ++i) {
+    items[i].hash = absl::string_view(call.hashes).substr(i * kHashBytes, kHashBytes);
+    items[i].segments = call.buffers[i];
+  }
+  return items;
+}
+
+absl::Status DataClient::Submit(Call* call) {
+  const uint64_t index = static_cast<uint64_t>(call - calls_.data());
+  switch (options_.op) {
+    case TransferOp::kPut:
+      return client_->PutAsync(ns_, Items(*call), PutOptions{}, queue_.get(), index).status();
+    case TransferOp::kGet:
+      return client_->GetAsync(ns_, Items(*call), GetOptions{}, queue_.get(), index).status();
+    case TransferOp::kFetch:
+    case TransferOp::kMatch:
+      break;
+  }
+  FetchOptions fetch;
+  fetch.match.lease_ms = 0;
+  const Chain chain = {.hashes = HashSpan(call->hashes, kHashBytes)};
+  return client_->FetchPrefixAsync(ns_, {&chain, 1}, {call->buffers}, fetch, queue_.get(), index).status();
+}
+
+size_t DataClient::WaitForOne(Slice* slice) {
+  for (;;) {
+    std::optional<Completion> completion = queue_->Next();
+    if (!completion.has_value() || completion->kind == Completion::Kind::kItem) continue;
+    Call& call = calls_[completion->user_data];
+    if (completion->kind == Completion::Kind::kDone) Account(*completion, &call, slice);
+    if (completion->kind == Completion::Kind::kReleased || !completion->held) return completion->user_data;
+  }
+}
+
+void DataClient::Account(const Completion& completion, Call* call, Slice* slice) {
+  if (!completion.status.ok()) {
+    slice->AddError(std::string(completion.status.message()));
+    return;
+  }
+  const TransferResult* result = completion.transfer.get();
+  if (options_.op == TransferOp::kFetch) result = completion.fetch == nullptr ? nullptr : &completion.fetch->transfer;
+  if (result == nullptr || result->items.size() != call->ids.size()) {
+    slice->AddError("a call ended without its result");
+    return;
+  }
+  const uint64_t errors_before = slice->errors;
+  for (const ItemResult& item : result->items) {
+    if (!item.status.ok()) {
+      slice->AddError(std::string(item.status.message()));
+    } else if (item.miss != MissCause::kNone) {
+      slice->AddError(absl::StrCat("a block is missing: ", Name(item.miss)));
+    } else if (options_.op == TransferOp::kPut && item.outcome != PutOutcome::kStored) {
+      slice->AddError(absl::StrCat("a block was not stored: ", Name(item.refusal)));
+    }
+  }
+  if (slice->errors != errors_before) return;
+  call->ok = true;
+  slice->bytes += call->ids.size() * options_.block_bytes;
+  ++slice->ops;
+  slice->latencies.Add(Clock::Real()->NowNs() - call->begin_ns);
+  if (options_.op != TransferOp::kPut) CheckSome(*call, slice);
+}
+
+void DataClient::CheckSome(const Call& call, Slice* slice) {
+  ++ended_calls_;
+  for (size_t i = 0; i < call.ids.size(); ++i) {
+    slice->wrong_bytes += WrongBytesSampled(call.ids[i], call.buffers[i], ended_calls_ * 64 + i, kSampledWords);
+  }
+  if (ended_calls_ % kFullCheckInterval != 0) return;
+  const size_t chosen = (ended_calls_ / kFullCheckInterval) % call.ids.size();
+  slice->wrong_bytes += WrongBytes(call.ids[chosen], call.buffers[chosen]);
+}
+
+void DataClient::CheckAll(const Call& call, Slice* slice) {
+  for (size_t i = 0; i < call.ids.size(); ++i) slice->wrong_bytes += WrongBytes(call.ids[i], call.buffers[i]);
+}
+
+void DataClient::ReadBack(const Call& call, Slice* slice) {
+  std::vector<Item> items = Items(call);
+  std::vector<SegmentList> destinations;
+  for (Item& item : items) {
+    item.segments = read_back_->Take(options_.block_bytes);
+    destinations.push_back(item.segments);
+    PoisonBlock(item.segments);
+  }
+  auto result = client_->Get(ns_, std::move(items));
+  if (!result.ok()) {
+    slice->AddError(std::string(result.status().message()));
+  } else {
+    for (size_t i = 0; i < destinations.size(); ++i) {
+      const ItemResult& item = result->items[i];
+      if (!item.status.ok()) slice->AddError(std::string(item.status.message()));
+      // Gone already is no error: others put as well, and the server keeps what it has room for.
+      if (!item.status.ok() || item.miss != MissCause::kNone) continue;
+      slice->wrong_bytes += DifferingBytes(call.buffers[i], destinations[i]);
+    }
+  }
+  for (const SegmentList& segments : destinations) read_back_->Return(segments);
+}
+
+void DataClient::ReturnBuffers(Call* call) {
+  for (const SegmentList& segments : call->buffers) pool_->Return(segments);
+  call->buffers.clear();
+}
+
+}  // namespace quarry::bench

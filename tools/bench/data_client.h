@@ -1,0 +1,78 @@
+// One client of a put, get or fetch workload: keeps some calls under way, checks what
+// arrives.
+#ifndef QUARRY_TOOLS_BENCH_DATA_CLIENT_H_
+#define QUARRY_TOOLS_BENCH_DATA_CLIENT_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "quarry/client.h"
+#include "tools/bench/buffer_pool.h"
+#include "tools/bench/workload.h"
+
+namespace quarry::bench {
+
+class DataClient {
+ public:
+  // `blocks` distinct blocks of ids from 0 are in the server (get and fetch). `number`
+  // tells the clients of a run apart.
+  static absl::StatusOr<std::unique_ptr<DataClient>> Create(const TransferOptions& options, const std::string& server,
+                                                            uint32_t number, uint64_t blocks);
+
+  Client* client() { return client_.get(); }
+  const Namespace& ns() const { return ns_; }
+
+  // Begins calls until `end_ns` (Clock::Real), waits for those under way, then checks the
+  // last ones in full. Slice::elapsed_ns counts from start_ns to the last one's end.
+  Slice Run(int64_t start_ns, int64_t end_ns);
+
+ private:
+  struct Call {
+    std::vector<uint64_t> ids;
+    std::vector<SegmentList> buffers;  // one a block
+    std::string hashes;
+    int64_t begin_ns = 0;
+    bool ok = false;
+  };
+
+  DataClient(const TransferOptions& options, uint32_t number, uint64_t blocks)
+      : options_(options), number_(number), blocks_(blocks), random_(number + 1) {}
+  absl::Status Init(const std::string& server);
+
+  // False, with an error in the slice, when it could not be begun.
+  bool Begin(Call* call, Slice* slice);
+  absl::Status Submit(Call* call);
+  void ChooseBlocks(Call* call);
+  std::vector<Item> Items(const Call& call) const;
+  // Waits for one call to end; its index.
+  size_t WaitForOne(Slice* slice);
+  void Account(const Completion& completion, Call* call, Slice* slice);
+  void CheckSome(const Call& call, Slice* slice);
+  void CheckAll(const Call& call, Slice* slice);
+  // Reads back what a put stored and compares it with its source.
+  void ReadBack(const Call& call, Slice* slice);
+  void ReturnBuffers(Call* call);
+
+  const TransferOptions& options_;
+  const uint32_t number_;
+  const uint64_t blocks_;
+  uint64_t random_;
+  uint64_t next_put_ = 0;
+  uint64_t ended_calls_ = 0;
+  // In this order, so that regions go before the client, and all before the memory.
+  std::unique_ptr<BufferPool> pool_;
+  std::unique_ptr<BufferPool> read_back_;
+  std::unique_ptr<CompletionQueue> queue_;
+  std::unique_ptr<Client> client_;
+  Namespace ns_;
+  MemoryRegion region_;
+  MemoryRegion read_back_region_;
+  std::vector<Call> calls_;  // by user_data
+};
+
+}  // namespace quarry::bench
+
+#endif  // QUARRY_TOOLS_BENCH_DATA_CLIENT_H_

@@ -1,0 +1,151 @@
+#include "tools/bench/flags.h"
+
+#include <unistd.h>
+
+#include <cctype>
+#include <map>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_replace.h"
+#include "common/units.h"
+
+namespace quarry::bench {
+namespace {
+
+constexpr uint32_t kMaxClients = 256;
+constexpr uint32_t kMaxStreams = 16;
+constexpr uint32_t kMaxConcurrency = 1024;
+constexpr uint32_t kMaxBatch = 65'536;
+constexpr uint64_t kMaxBlockBytes = 64 << 20;
+// Room beside the payload of a match's blocks: slot and slab rounding, index, buffers.
+constexpr double kMatchMemoryFactor = 1.4;
+constexpr uint64_t kMatchMemoryExtra = 512 << 20;
+
+// QUARRY_BENCH_MEMORY for --memory.
+CLI::Option* WithVariable(CLI::Option* option, const std::string& flag) {
+  const std::string name = absl::StrReplaceAll(flag.substr(2), {{"-", "_"}});
+  return option->envname("QUARRY_BENCH_" + absl::AsciiStrToUpper(name));
+}
+
+template <typename T>
+CLI::Option* Add(CLI::App* app, const std::string& flag, T* value, const std::string& help) {
+  return WithVariable(app->add_option(flag, *value, help)->capture_default_str(), flag);
+}
+
+void AddServerFlags(CLI::App* app, ServerOptions* server) {
+  CLI::Option* running =
+      Add(app, "--server", &server->server, "Transfer address of a running quarryd; none: start a private one");
+  Add(app, "--server-grpc", &server->grpc, "gRPC address of that quarryd, for figures from its Stats")->needs(running);
+  Add(app, "--server-pid", &server->server_pid, "Its process, for its CPU time")->needs(running);
+  Add(app, "--quarryd", &server->quarryd, "Program of the private one; none: beside this program")->excludes(running);
+  Add(app, "--quarryd-flag", &server->quarryd_flags, "Flags for the private one, as --quarryd-flag=--log-level=info")
+      ->excludes(running);
+}
+
+}  // namespace
+
+CLI::Option* AddSize(CLI::App* app, const std::string& flag, uint64_t* bytes, const std::string& help) {
+  auto parse = [flag, bytes](const std::string& text) {
+    const auto parsed = ParseBytes(text);
+    if (!parsed.ok()) throw CLI::ValidationError(flag, std::string(parsed.status().message()));
+    *bytes = *parsed;
+  };
+  return WithVariable(app->add_option_function<std::string>(flag, parse, help)->default_str(FormatBytes(*bytes)), flag)
+      ->type_name("SIZE");
+}
+
+CLI::Option* AddDuration(CLI::App* app, const std::string& flag, int64_t* ns, const std::string& help) {
+  auto parse = [flag, ns](const std::string& text) {
+    const auto parsed = ParseDuration(text);
+    if (!parsed.ok()) throw CLI::ValidationError(flag, std::string(parsed.status().message()));
+    *ns = *parsed;
+  };
+  return WithVariable(app->add_option_function<std::string>(flag, parse, help)->default_str(FormatDuration(*ns)), flag)
+      ->type_name("TIME");
+}
+
+void AddTransferFlags(CLI::App* app, ParsedTransfer* parsed) {
+  TransferOptions& options = parsed->options;
+  AddServerFlags(app, &options.server);
+  Add(app, "--op", &parsed->op, "What to measure")->check(CLI::IsMember({"put", "get", "fetch", "match"}));
+  Add(app, "--transport", &options.transport, "How the bytes travel")->check(CLI::IsMember({"tcp", "auto"}));
+  AddSize(app, "--block", &options.block_bytes, "Payload of a block");
+  AddSize(app, "--segment", &options.segment_bytes, "Pieces of a block in the client's memory");
+  Add(app, "--batch", &options.batch, "Blocks of one call")->check(CLI::Range(1u, kMaxBatch));
+  Add(app, "--inflight", &options.inflight, "Calls under way a client")->check(CLI::Range(1u, kMaxBatch));
+  parsed->clients =
+      Add(app, "--clients", &options.clients, "Clients; match: 1 unless given")->check(CLI::Range(1u, kMaxClients));
+  Add(app, "--streams", &options.streams, "Data connections a client")->check(CLI::Range(1u, kMaxStreams));
+  AddDuration(app, "--duration", &options.duration_ns, "How long to measure Quarry; as long again for the limit");
+  Add(app, "--against", &parsed->against, "limit: alternate with the plain-sockets program")
+      ->check(CLI::IsMember({"limit"}));
+  Add(app, "--pairs", &options.pairs, "Alternations with the limit")->check(CLI::Range(1u, 1000u));
+  AddSize(app, "--arena", &options.arena_bytes, "Memory of all clients together");
+  parsed->memory = AddSize(app, "--memory", &options.server.memory_bytes, "Memory of the private quarryd");
+  AddSize(app, "--working-set", &options.working_set_bytes, "get, fetch: distinct bytes in the server");
+  Add(app, "--blocks", &options.blocks, "match: blocks in the index");
+  AddSize(app, "--match-block", &options.match_block_bytes, "match: payload of a block");
+  Add(app, "--hashes", &options.hashes, "match: hashes of one match")->check(CLI::Range(1u, kMaxBatch));
+  app->add_flag("--no-checksum", parsed->no_checksum, "The client neither computes nor checks checksums");
+  app->add_flag("--json", parsed->json, "Print JSON");
+}
+
+void FinishTransfer(ParsedTransfer* parsed) {
+  static const std::map<std::string, TransferOp> kOps = {{"put", TransferOp::kPut},
+                                                         {"get", TransferOp::kGet},
+                                                         {"fetch", TransferOp::kFetch},
+                                                         {"match", TransferOp::kMatch}};
+  TransferOptions& options = parsed->options;
+  options.op = kOps.at(parsed->op);
+  options.checksum = !parsed->no_checksum;
+  options.against_limit = !parsed->against.empty();
+  if (options.block_bytes == 0 || options.block_bytes > kMaxBlockBytes || options.match_block_bytes == 0 ||
+      options.match_block_bytes > kMaxBlockBytes) {
+    throw CLI::ValidationError("--block, --match-block", "must be from 8B to " + FormatBytes(kMaxBlockBytes));
+  }
+  if (options.segment_bytes == 0) throw CLI::ValidationError("--segment", "must not be 0");
+  if (options.duration_ns <= 0) throw CLI::ValidationError("--duration", "must not be 0");
+  if (options.op != TransferOp::kMatch) return;
+  if (parsed->clients->count() == 0) options.clients = 1;
+  if (parsed->memory->count() == 0) {
+    options.server.memory_bytes =
+        kMatchMemoryExtra +
+        static_cast<uint64_t>(static_cast<double>(options.blocks * options.match_block_bytes) * kMatchMemoryFactor);
+  }
+}
+
+void AddReplayFlags(CLI::App* app, ParsedReplay* parsed) {
+  ReplayOptions& options = parsed->options;
+  AddServerFlags(app, &options.server);
+  Add(app, "--trace", &options.trace, "The trace: JSON lines")->required();
+  Add(app, "--requests", &options.requests, "Only the first so many; 0: all");
+  AddSize(app, "--block-bytes", &options.block_bytes, "Payload of a block of 512 tokens");
+  AddSize(app, "--segment", &options.segment_bytes, "Pieces of a block in the engine's memory");
+  Add(app, "--speed", &parsed->speed, "max, or how many times the trace's own pace");
+  Add(app, "--concurrency", &options.concurrency, "Requests under way")->check(CLI::Range(1u, kMaxConcurrency));
+  Add(app, "--clients", &options.clients, "Clients that they share")->check(CLI::Range(1u, kMaxClients));
+  Add(app, "--streams", &options.streams, "Data connections a client")->check(CLI::Range(1u, kMaxStreams));
+  Add(app, "--transport", &options.transport, "How the bytes travel")->check(CLI::IsMember({"tcp", "auto"}));
+  AddSize(app, "--memory", &options.server.memory_bytes, "Memory of the private quarryd");
+  app->add_flag("--no-checksum", parsed->no_checksum, "The client neither computes nor checks checksums");
+  app->add_flag("--json", parsed->json, "Print JSON");
+}
+
+void FinishReplay(ParsedReplay* parsed) {
+  ReplayOptions& options = parsed->options;
+  options.checksum = !parsed->no_checksum;
+  options.progress = isatty(STDERR_FILENO) == 1;
+  if (options.block_bytes == 0 || options.block_bytes % 8 != 0 || options.block_bytes > kMaxBlockBytes) {
+    throw CLI::ValidationError("--block-bytes", "must be a multiple of 8 up to " + FormatBytes(kMaxBlockBytes));
+  }
+  if (options.segment_bytes == 0 || options.segment_bytes % 8 != 0) {
+    throw CLI::ValidationError("--segment", "must be a multiple of 8");
+  }
+  if (parsed->speed == "max") return;
+  if (!absl::SimpleAtod(parsed->speed, &options.speed) || !(options.speed > 0) || options.speed > 1e6) {
+    throw CLI::ValidationError("--speed", "must be max or a number above 0");
+  }
+}
+
+}  // namespace quarry::bench

@@ -1,0 +1,41 @@
+// Flags that hold sizes ("2MiB"), times ("5s") and what both commands share.
+#ifndef QUARRY_TOOLS_BENCH_FLAGS_H_
+#define QUARRY_TOOLS_BENCH_FLAGS_H_
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+
+#include "tools/bench/replay.h"
+#include "tools/bench/transfer.h"
+
+namespace quarry::bench {
+
+CLI::Option* AddSize(CLI::App* app, const std::string& flag, uint64_t* bytes, const std::string& help);
+CLI::Option* AddDuration(CLI::App* app, const std::string& flag, int64_t* ns, const std::string& help);
+
+// What is parsed is complete only after FinishTransfer.
+struct ParsedTransfer {
+  TransferOptions options;
+  bool json = false;
+  bool no_checksum = false;
+  std::string op = "get";
+  std::string against;
+  CLI::Option* memory = nullptr;
+  CLI::Option* clients = nullptr;
+};
+void AddTransferFlags(CLI::App* app, ParsedTransfer* parsed);
+void FinishTransfer(ParsedTransfer* parsed);
+
+struct ParsedReplay {
+  ReplayOptions options;
+  bool json = false;
+  bool no_checksum = false;
+  std::string speed = "max";
+};
+void AddReplayFlags(CLI::App* app, ParsedReplay* parsed);
+void FinishReplay(ParsedReplay* parsed);
+
+}  // namespace quarry::bench
+
+#endif  // QUARRY_TOOLS_BENCH_FLAGS_H_

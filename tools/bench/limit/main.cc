@@ -1,0 +1,77 @@
+// quarry-bench-limit: what plain sockets reach on this machine, to hold Quarry against.
+//
+// Prints `ready ...` and then, for every line on standard input (a time in seconds), runs
+// for that long and prints one JSON object. Ends with its input.
+#include <signal.h>
+#include <stdio.h>
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <string>
+
+#include "tools/bench/limit/echo_limit.h"
+#include "tools/bench/limit/socket_limit.h"
+
+namespace {
+
+void RunStream(const limit::StreamOptions& options) {
+  limit::StreamLimit stream(options);
+  printf("ready buffer_bytes=%d\n", stream.buffer_bytes());
+  fflush(stdout);
+  for (double seconds; std::cin >> seconds;) {
+    printf("{\"gb_per_s\": %.4f, \"buffer_bytes\": %d}\n", stream.Run(seconds), stream.buffer_bytes());
+    fflush(stdout);
+  }
+}
+
+void RunEcho(const limit::EchoOptions& options) {
+  limit::EchoLimit echo(options);
+  printf("ready\n");
+  fflush(stdout);
+  for (double seconds; std::cin >> seconds;) {
+    const std::vector<uint32_t> latencies = echo.Run(seconds);
+    const auto at = [&](double share) {
+      const size_t index = static_cast<size_t>(share * static_cast<double>(latencies.size()));
+      return latencies.empty() ? 0.0 : latencies[std::min(index, latencies.size() - 1)] / 1e3;
+    };
+    printf("{\"p50_us\": %.2f, \"p99_us\": %.2f, \"ops\": %zu}\n", at(0.5), at(0.99), latencies.size());
+    fflush(stdout);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("What plain sockets reach on this machine. Reads times in seconds, one a line, and runs for each.");
+  app.require_subcommand(1);
+
+  limit::StreamOptions stream;
+  std::string op = "get";
+  CLI::App* stream_command = app.add_subcommand("stream", "Random blocks into random places, as fast as TCP can");
+  stream_command->add_option("--op", op, "get: server to client; put: client to server")
+      ->check(CLI::IsMember({"get", "put"}));
+  const CLI::AsSizeValue size(false);
+  stream_command->add_option("--block", stream.block_bytes)->transform(size);
+  stream_command->add_option("--segment", stream.segment_bytes)->transform(size);
+  stream_command->add_option("--connections", stream.connections)->check(CLI::Range(1, 1024));
+  stream_command->add_option("--server-arena", stream.server_arena_bytes)->transform(size);
+  stream_command->add_option("--client-arena", stream.client_arena_bytes)->transform(size);
+  stream_command->add_option("--buffer", stream.buffer_bytes,
+                             "Socket buffers in bytes; 0: the kernel's tuning; -1: the best of several");
+
+  limit::EchoOptions echo;
+  CLI::App* echo_command = app.add_subcommand("echo", "Round trips of a request and a reply");
+  echo_command->add_option("--request", echo.request_bytes)->check(CLI::PositiveNumber);
+  echo_command->add_option("--reply", echo.reply_bytes)->check(CLI::PositiveNumber);
+  echo_command->add_option("--connections", echo.connections)->check(CLI::Range(1, 1024));
+  CLI11_PARSE(app, argc, argv);
+
+  stream.put = op == "put";
+  if (stream.block_bytes == 0 || stream.segment_bytes == 0 || stream.server_arena_bytes < stream.block_bytes ||
+      stream.client_arena_bytes < stream.segment_bytes) {
+    fprintf(stderr, "quarry-bench-limit: an arena must hold at least one block or segment\n");
+    return 2;
+  }
+  *stream_command ? RunStream(stream) : RunEcho(echo);
+  return 0;
+}

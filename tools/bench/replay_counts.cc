@@ -1,0 +1,42 @@
+#include <iterator>
+#include <numeric>
+
+#include "tools/bench/replay.h"
+
+namespace quarry::bench {
+
+void ReplayCounts::AddError(const std::string& what) {
+  if (errors++ == 0) first_error = what;
+}
+
+void ReplayCounts::Merge(const ReplayCounts& other) {
+  requests += other.requests;
+  hits.blocks += other.hits.blocks;
+  hits.hit_blocks += other.hits.hit_blocks;
+  hits.tokens += other.hits.tokens;
+  hits.hit_tokens += other.hits.hit_tokens;
+  got_bytes += other.got_bytes;
+  put_bytes += other.put_bytes;
+  stored_blocks += other.stored_blocks;
+  already_there_blocks += other.already_there_blocks;
+  for (int i = 0; i < kMissCauses; ++i) first_misses[i] += other.first_misses[i];
+  for (int i = 0; i < kMissCauses; ++i) get_misses[i] += other.get_misses[i];
+  for (int i = 0; i < kRefusalReasons; ++i) refusals[i] += other.refusals[i];
+  errors += other.errors;
+  wrong_bytes += other.wrong_bytes;
+  if (first_error.empty()) first_error = other.first_error;
+  match.Merge(other.match);
+  get.Merge(other.get);
+  put.Merge(other.put);
+  late.Merge(other.late);
+}
+
+uint64_t ReplayCounts::refused() const {
+  return std::accumulate(std::begin(refusals), std::end(refusals), uint64_t{0});
+}
+
+uint64_t ReplayCounts::missed_gets() const {
+  return std::accumulate(std::begin(get_misses), std::end(get_misses), uint64_t{0});
+}
+
+}  // namespace quarry::bench
