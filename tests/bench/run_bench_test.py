@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""quarry-bench against a private quarryd: that it works and that what it says is true.
+
+Usage: run_bench_test.py QUARRY_BENCH QUARRYD SAMPLE_TRACE CASE
+"""
+import json
+import subprocess
+import sys
+
+TRANSFER_SIZES = ["--memory", "256MiB", "--working-set", "32MiB", "--arena", "64MiB", "--block", "256KiB",
+                  "--segment", "16KiB", "--batch", "8", "--duration", "300ms"]
+MATCH_SIZES = ["--memory", "256MiB", "--blocks", "4000", "--hashes", "64", "--duration", "300ms",
+               "--against", "limit", "--pairs", "2"]
+
+
+def run(command):
+    result = subprocess.run(command + ["--json"], stdout=subprocess.PIPE, text=True, timeout=240)
+    print(result.stdout)
+    assert result.returncode == 0, f"exit status {result.returncode}: {command}"
+    report = json.loads(result.stdout)
+    assert report["errors"] == 0 and report["wrong_bytes"] == 0
+    return report
+
+
+def check_transfer(bench, op):
+    report = run(bench("transfer") + ["--op", op] + TRANSFER_SIZES)
+    assert report["op"] == op and report["clients"] == 2
+    assert report["gb_per_s"] > 0 and report["ops_per_s"] > 0
+    assert 0 < report["p50_us"] <= report["p99_us"]
+    assert report["server_cpu_s_per_gb"] is not None
+
+
+def check_match(bench):
+    report = run(bench("transfer") + ["--op", "match"] + MATCH_SIZES)
+    assert report["blocks"] == 4000 and report["hashes"] == 64
+    assert report["limit_p50_us"] > 0 and report["ratio"] > 0
+
+
+def check_replay(bench, trace, memory, concurrency):
+    report = run(bench("replay") + ["--trace", trace, "--memory", memory, "--concurrency", concurrency])
+    assert report["requests"] == 300 and report["refused"] == 0
+    assert report["get_misses"] == {}
+    return report
+
+
+def main():
+    program, quarryd, trace, case = sys.argv[1:]
+
+    def bench(command):
+        return [program, command, "--quarryd", quarryd]
+
+    if case in ("put", "get", "fetch"):
+        check_transfer(bench, case)
+    elif case == "match":
+        check_match(bench)
+    elif case == "replay_many":
+        report = check_replay(bench, trace, "256MiB", "8")
+        assert 0 < report["hit_ratio_tokens"] <= report["best_hit_ratio_tokens"]
+    elif case == "replay_one":
+        # Room for about half of the sample's blocks, so that eviction decides.
+        report = check_replay(bench, trace, "320MiB", "1")
+        assert "evicted" in report["miss_causes"]
+        assert report["capacity_blocks"] < report["distinct_blocks"]
+        for unit in ("tokens", "blocks"):
+            difference = report[f"hit_ratio_{unit}"] - report[f"simulated_hit_ratio_{unit}"]
+            assert abs(difference) <= 0.005, f"{unit}: {difference * 100:+.2f} points from the simulation"
+    else:
+        raise AssertionError(f"no such case: {case}")
+
+
+main()

@@ -1,0 +1,50 @@
+// The plain-sockets program, as quarry-bench runs it. Not how fast: that it works.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tools/bench/child_process.h"
+
+namespace quarry::bench {
+namespace {
+
+constexpr int kTimeoutMs = 60'000;
+
+nlohmann::json RunOnce(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), QUARRY_BENCH_LIMIT);
+  auto child = ChildProcess::Start(arguments);
+  if (!child.ok()) return {};
+  const auto ready = (*child)->ReadLine(kTimeoutMs);
+  if (!ready.ok() || ready->rfind("ready", 0) != 0) return {};
+  for (int round = 0; round < 2; ++round) {
+    if (!(*child)->WriteLine("0.02").ok()) return {};
+    const auto line = (*child)->ReadLine(kTimeoutMs);
+    if (!line.ok()) return {};
+    if (round == 1) return nlohmann::json::parse(*line, nullptr, false);
+  }
+  return {};
+}
+
+class StreamLimit : public testing::TestWithParam<const char*> {};
+
+TEST_P(StreamLimit, MovesBytes) {
+  const auto json = RunOnce({"stream", "--op", GetParam(), "--block", "256KiB", "--segment", "16KiB", "--server-arena",
+                             "16MiB", "--client-arena", "8MiB", "--connections", "2", "--buffer", "262144"});
+  ASSERT_TRUE(json.is_object());
+  EXPECT_GT(json["gb_per_s"].get<double>(), 0);
+  EXPECT_EQ(json["buffer_bytes"], 262144);
+}
+
+INSTANTIATE_TEST_SUITE_P(, StreamLimit, testing::Values("get", "put"),
+                         [](const auto& tested) { return std::string(tested.param); });
+
+TEST(EchoLimit, MeasuresRoundTrips) {
+  const auto json = RunOnce({"echo", "--request", "16384", "--reply", "560", "--connections", "2"});
+  ASSERT_TRUE(json.is_object());
+  EXPECT_GT(json["ops"].get<uint64_t>(), 0);
+  EXPECT_GT(json["p50_us"].get<double>(), 0);
+  EXPECT_GE(json["p99_us"].get<double>(), json["p50_us"].get<double>());
+}
+
+}  // namespace
+}  // namespace quarry::bench

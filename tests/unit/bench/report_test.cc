@@ -1,0 +1,124 @@
+// The keys that scripts rely on.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tools/bench/progress_bar.h"
+#include "tools/bench/replay.h"
+#include "tools/bench/transfer.h"
+
+namespace quarry::bench {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(TransferReport, JsonHasTheAgreedKeys) {
+  TransferReport report;
+  report.gb_per_s = 4.5;
+  report.server_cpu_s_per_gb = 0.25;
+  const json result = json::parse(FormatJson(TransferOptions{}, report));
+  for (const char* key : {"op", "transport", "block_bytes", "segment_bytes", "clients", "gb_per_s", "ops_per_s",
+                          "p50_us", "p99_us", "errors", "wrong_bytes", "server_cpu_s_per_gb"}) {
+    EXPECT_TRUE(result.contains(key)) << key;
+  }
+  EXPECT_EQ(result["op"], "get");
+  EXPECT_EQ(result["block_bytes"], 2 << 20);
+  EXPECT_EQ(result["gb_per_s"], 4.5);
+  EXPECT_EQ(result["server_cpu_s_per_gb"], 0.25);
+  EXPECT_FALSE(result.contains("ratio"));
+}
+
+TEST(TransferReport, JsonAgainstTheLimitAddsRateAndRatio) {
+  TransferReport report;
+  report.ratio = 0.9;
+  report.limit_gb_per_s = 5;
+  const json result = json::parse(FormatJson(TransferOptions{}, report));
+  EXPECT_EQ(result["limit_gb_per_s"], 5);
+  EXPECT_EQ(result["ratio"], 0.9);
+  EXPECT_EQ(result["limit_void"], false);
+}
+
+TEST(TransferReport, JsonOfAMatchHasTheEchosLatency) {
+  TransferReport report;
+  report.p50_us = 128;
+  report.limit_p50_us = 64;
+  report.ratio = 0.5;
+  TransferOptions options;
+  options.op = TransferOp::kMatch;
+  const json result = json::parse(FormatJson(options, report));
+  EXPECT_EQ(result["op"], "match");
+  EXPECT_EQ(result["limit_p50_us"], 64);
+  EXPECT_EQ(result["p50_us_per_hash"], 0.25);
+}
+
+TEST(TransferReport, TextSaysThatAComparisonIsVoid) {
+  TransferReport report;
+  report.ratio = 1.2;
+  report.limit_gb_per_s = 3;
+  report.iperf3_gb_per_s = 4;
+  EXPECT_THAT(FormatText(TransferOptions{}, report), Not(HasSubstr("VOID")));
+  report.limit_void = true;
+  EXPECT_THAT(FormatText(TransferOptions{}, report), HasSubstr("VOID"));
+}
+
+ReplayReport SomeReplay() {
+  ReplayReport report;
+  report.counts.requests = 10;
+  report.counts.hits = {.blocks = 100, .hit_blocks = 25, .tokens = 1000, .hit_tokens = 300};
+  report.counts.first_misses[static_cast<int>(MissCause::kEvicted)] = 4;
+  report.counts.refusals[static_cast<int>(RefusalReason::kNoSpace)] = 2;
+  report.counts.wrong_bytes = 7;
+  report.best = {.blocks = 100, .hit_blocks = 50, .tokens = 1000, .hit_tokens = 500};
+  report.simulated = HitCounts{.blocks = 100, .hit_blocks = 26, .tokens = 1000, .hit_tokens = 310};
+  report.capacity_blocks = 42;
+  report.seconds = 2;
+  return report;
+}
+
+TEST(ReplayReport, JsonHoldsRatiosCausesAndFaults) {
+  const json result = json::parse(FormatJson(ReplayOptions{}, SomeReplay()));
+  EXPECT_EQ(result["hit_ratio_blocks"], 0.25);
+  EXPECT_EQ(result["hit_ratio_tokens"], 0.3);
+  EXPECT_EQ(result["best_hit_ratio_tokens"], 0.5);
+  EXPECT_EQ(result["simulated_hit_ratio_blocks"], 0.26);
+  EXPECT_EQ(result["capacity_blocks"], 42);
+  EXPECT_EQ(result["miss_causes"], json({{"evicted", 4}}));
+  EXPECT_EQ(result["refused"], 2);
+  EXPECT_EQ(result["refusal_reasons"], json({{"no_space", 2}}));
+  EXPECT_EQ(result["errors"], 0);
+  EXPECT_EQ(result["wrong_bytes"], 7);
+  EXPECT_EQ(result["speed"], "max");
+}
+
+TEST(ReplayReport, TextHoldsTheSame) {
+  const std::string text = FormatText(ReplayOptions{}, SomeReplay());
+  EXPECT_THAT(text, HasSubstr("hit ratio: 30.00 % of tokens, 25.00 % of blocks"));
+  EXPECT_THAT(text, HasSubstr("evicted 4"));
+  EXPECT_THAT(text, HasSubstr("no_space 2"));
+  EXPECT_THAT(text, HasSubstr("wrong bytes: 7"));
+}
+
+TEST(ReplayCounts, MergeAddsEverything) {
+  ReplayCounts a = SomeReplay().counts;
+  ReplayCounts b = SomeReplay().counts;
+  b.AddError("broken");
+  a.Merge(b);
+  EXPECT_EQ(a.requests, 20);
+  EXPECT_EQ(a.hits.hit_tokens, 600);
+  EXPECT_EQ(a.refused(), 4);
+  EXPECT_EQ(a.wrong_bytes, 14);
+  EXPECT_EQ(a.errors, 1);
+  EXPECT_EQ(a.first_error, "broken");
+}
+
+TEST(ProgressLine, ShowsTheShareThatIsDone) {
+  EXPECT_EQ(ProgressLine("replay", 1, 4, 2), "replay [##########..............................] 25 %  1/4  2 s");
+  EXPECT_THAT(ProgressLine("replay", 4, 4, 2), HasSubstr("100 %"));
+  EXPECT_THAT(ProgressLine("replay", 0, 0, 0), HasSubstr("0 %"));
+}
+
+}  // namespace
+}  // namespace quarry::bench

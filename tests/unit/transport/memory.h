@@ -1,0 +1,70 @@
+// Memory whose neighbours fault, and items scattered over it.
+#ifndef QUARRY_TESTS_UNIT_TRANSPORT_MEMORY_H_
+#define QUARRY_TESTS_UNIT_TRANSPORT_MEMORY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "quarry/segments.h"
+
+namespace quarry {
+
+using Bytes = std::vector<std::byte>;
+
+// Bytes that differ from those of any other seed, nearly everywhere.
+Bytes Payload(uint64_t seed, size_t bytes);
+
+// Ends right before a page that faults; another one lies before its first page.
+class GuardedMemory {
+ public:
+  explicit GuardedMemory(size_t bytes);
+  GuardedMemory(const GuardedMemory&) = delete;
+  GuardedMemory& operator=(const GuardedMemory&) = delete;
+  ~GuardedMemory();
+
+  std::byte* data() const { return data_; }
+  size_t size() const { return size_; }
+  absl::Span<const std::byte> bytes() const { return {data_, size_}; }
+  // From now on every access faults (or, in a system call, fails), until Unlock.
+  void Lock();
+  void Unlock();
+
+ private:
+  size_t size_;
+  size_t page_bytes_;  // of the pages that may be accessed
+  std::byte* mapping_;
+  std::byte* data_;
+};
+
+enum class Shape { kContiguous, kStrided64K, kStrided8K, kOdd };
+inline constexpr Shape kShapes[] = {Shape::kContiguous, Shape::kStrided64K, Shape::kStrided8K, Shape::kOdd};
+
+// An item's buffer in guarded memory, with gaps between its pieces.
+class ScatteredBuffer {
+ public:
+  ScatteredBuffer(Shape shape, size_t bytes);
+
+  absl::Span<const Segment> segments() const { return segments_; }
+  size_t size() const { return size_; }
+  GuardedMemory& memory() { return memory_; }
+  void Fill(const Bytes& payload);
+  // Whether the item is `payload`, and no byte between its pieces has changed.
+  bool Holds(const Bytes& payload) const;
+  bool Untouched() const { return Holds(initial_); }
+  // Whether no byte outside the item has changed.
+  bool GapsIntact() const;
+
+ private:
+  Bytes Item() const;
+
+  size_t size_;
+  SegmentList segments_;
+  GuardedMemory memory_;
+  Bytes initial_;
+};
+
+}  // namespace quarry
+
+#endif  // QUARRY_TESTS_UNIT_TRANSPORT_MEMORY_H_
