@@ -9,8 +9,8 @@
 namespace quarry {
 
 struct Xxh3Kernels {
-  uint64_t (*sum)(const void* data, size_t bytes);               // XXH3_64bits
-  void (*update)(void* state, const void* data, size_t bytes);   // XXH3_64bits_update
+  uint64_t (*sum)(const void* data, size_t bytes);              // XXH3_64bits
+  void (*update)(void* state, const void* data, size_t bytes);  // XXH3_64bits_update
 };
 
 extern const Xxh3Kernels kXxh3Baseline;

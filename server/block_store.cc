@@ -9,8 +9,7 @@
 
 namespace quarry {
 
-absl::StatusOr<std::unique_ptr<BlockStoreImpl>> BlockStoreImpl::Create(const BlockStoreOptions& options,
-                                                                       Clock* clock) {
+absl::StatusOr<std::unique_ptr<BlockStoreImpl>> BlockStoreImpl::Create(const BlockStoreOptions& options, Clock* clock) {
   if (!(options.max_leased_share >= 0 && options.max_leased_share <= 1)) {
     return absl::InvalidArgumentError(absl::StrCat("max_leased_share: ", options.max_leased_share, " is not in 0..1"));
   }
@@ -19,16 +18,14 @@ absl::StatusOr<std::unique_ptr<BlockStoreImpl>> BlockStoreImpl::Create(const Blo
   // A block has a slot at least, or is about to get one.
   auto index = BlockIndex::Create(options.index_shards, (*arena)->memory().size() / kSlotAlignment);
   if (!index.ok()) return index.status();
-  return std::unique_ptr<BlockStoreImpl>(
-      new BlockStoreImpl(options, clock, *std::move(arena), *std::move(index)));
+  return std::unique_ptr<BlockStoreImpl>(new BlockStoreImpl(options, clock, *std::move(arena), *std::move(index)));
 }
 
 BlockStoreImpl::BlockStoreImpl(const BlockStoreOptions& options, Clock* clock, std::unique_ptr<SlabArena> arena,
                                std::unique_ptr<BlockIndex> index)
     : options_(options),
       clock_(clock),
-      max_leased_bytes_(
-          static_cast<uint64_t>(options.max_leased_share * static_cast<double>(arena->memory().size()))),
+      max_leased_bytes_(static_cast<uint64_t>(options.max_leased_share * static_cast<double>(arena->memory().size()))),
       arena_(std::move(arena)),
       index_(std::move(index)),
       policy_(std::make_unique<ChainLru>(index_.get())),
@@ -178,8 +175,7 @@ StoreStats BlockStoreImpl::stats() const {
   stats.complete_blocks = complete_blocks_.load(std::memory_order_relaxed);
   stats.leases = leases_.size();
   stats.in_flight_puts = in_flight_puts_.load(std::memory_order_relaxed);
-  stats.index_bytes =
-      index_->memory_bytes() + policy_->memory_bytes() + ghosts_.memory_bytes() + arena.metadata_bytes;
+  stats.index_bytes = index_->memory_bytes() + policy_->memory_bytes() + ghosts_.memory_bytes() + arena.metadata_bytes;
   stats.match_hashes = match_hashes_.load(std::memory_order_relaxed);
   stats.match_hits = match_hits_.load(std::memory_order_relaxed);
   for (int i = 0; i < kMissCauses; ++i) stats.misses[i] = misses_[i].load(std::memory_order_relaxed);

@@ -26,8 +26,8 @@
 namespace quarry {
 
 struct BlockStoreOptions {
-  uint64_t arena_bytes = 0;          // payload memory; the whole is reserved and prefaulted
-  uint64_t slab_bytes = 0;           // 0: chosen from arena_bytes
+  uint64_t arena_bytes = 0;  // payload memory; the whole is reserved and prefaulted
+  uint64_t slab_bytes = 0;   // 0: chosen from arena_bytes
   bool prefault = true;
   uint32_t index_shards = 64;
   uint32_t max_lease_ms = 60'000;
@@ -131,18 +131,18 @@ struct OfferResult {
 
 // Counters since the start and gauges of now. Read without stopping anything.
 struct StoreStats {
-  uint64_t arena_bytes = 0;       // in slabs, whether used or not
-  uint64_t used_bytes = 0;        // slots in use, whole slots
-  uint64_t payload_bytes = 0;     // what is in them
+  uint64_t arena_bytes = 0;    // in slabs, whether used or not
+  uint64_t used_bytes = 0;     // slots in use, whole slots
+  uint64_t payload_bytes = 0;  // what is in them
   uint64_t leased_bytes = 0;
-  uint64_t blocks = 0;            // entries with at least one shard
+  uint64_t blocks = 0;  // entries with at least one shard
   uint64_t complete_blocks = 0;
   uint64_t leases = 0;
   uint64_t in_flight_puts = 0;
-  uint64_t index_bytes = 0;       // memory of the index, all of it
+  uint64_t index_bytes = 0;  // memory of the index, all of it
   uint64_t match_hashes = 0;
-  uint64_t match_hits = 0;        // hashes that were usable
-  uint64_t misses[kMissCauses] = {};        // first misses of matches, and of reads, by cause
+  uint64_t match_hits = 0;            // hashes that were usable
+  uint64_t misses[kMissCauses] = {};  // first misses of matches, and of reads, by cause
   uint64_t refusals[kRefusalReasons] = {};
   uint64_t stored_shards = 0;
   uint64_t stored_bytes = 0;
@@ -177,8 +177,7 @@ class BlockStore {
 
   // Reads one shard of each block. Results as many as hashes. A lease is not needed to
   // read; it only keeps the blocks from being evicted.
-  void Read(const Namespace& ns, uint32_t group, uint32_t shard, HashSpan hashes,
-            std::vector<ReadResult>* results);
+  void Read(const Namespace& ns, uint32_t group, uint32_t shard, HashSpan hashes, std::vector<ReadResult>* results);
 
   // One shard. Payload size checked by the caller against the spec.
   OfferResult Offer(const Namespace& ns, const PutOffer& offer);

@@ -42,8 +42,8 @@ struct BlockStoreImpl::Matching {
 
   const MatchQuery& query;
   BlockBatch batch;
-  std::vector<size_t> first_item;    // of each chain
-  Blocks blocks;                     // pinned; kNoBlock where not complete
+  std::vector<size_t> first_item;  // of each chain
+  Blocks blocks;                   // pinned; kNoBlock where not complete
   std::vector<uint8_t> present;
   std::string states;
   std::vector<uint64_t> lease_cost;  // bytes that a lease of the item would add
@@ -190,8 +190,8 @@ void BlockStoreImpl::TouchUsable(const Matching& matching) {
     ++groups;
     const uint32_t* chain = &matching.blocks[matching.first_item[c]];
     for (uint64_t b = range.first; b < range.end; ++b) {
-      touched.push_back({(b + 1) * matching.presence[c].spec->tokens_per_block,
-                         chain[b - matching.presence[c].first_block]});
+      touched.push_back(
+          {(b + 1) * matching.presence[c].spec->tokens_per_block, chain[b - matching.presence[c].first_block]});
     }
   }
   if (groups > 1) {
@@ -231,8 +231,7 @@ void BlockStoreImpl::LeaseAndUnpin(Matching* matching, const Namespace& ns) {
   policy_->Return(returned);
   if (!matching->lease) return;
   matching->result.lease_ms = std::min(matching->query.lease_ms, options_.max_lease_ms);
-  matching->result.lease =
-      leases_.Add(ns.tenant, ns.index, ExpiryNs(matching->result.lease_ms), std::move(leased));
+  matching->result.lease = leases_.Add(ns.tenant, ns.index, ExpiryNs(matching->result.lease_ms), std::move(leased));
 }
 
 }  // namespace quarry

@@ -36,8 +36,8 @@ absl::Status CheckChain(const Namespace& ns, absl::string_view field, const Chai
   }
   if (group.kind == GroupKind::kFull && chain.first_block * group.tokens_per_block > local_tokens) {
     return absl::InvalidArgumentError(absl::StrCat(field, ".first_block: ", chain.first_block, " begins at token ",
-                                                   chain.first_block * group.tokens_per_block,
-                                                   ", beyond local_tokens ", local_tokens));
+                                                   chain.first_block * group.tokens_per_block, ", beyond local_tokens ",
+                                                   local_tokens));
   }
   return absl::OkStatus();
 }
@@ -60,8 +60,7 @@ absl::Status CheckMatch(const Namespace& ns, const MatchQuery& query, uint32_t m
     seen_groups |= 1u << chain.group;
     items += chain.hashes.size();
     if (items > max_items) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(field, ".hashes: more than ", max_items, " hashes in one match"));
+      return absl::InvalidArgumentError(absl::StrCat(field, ".hashes: more than ", max_items, " hashes in one match"));
     }
   }
   return absl::OkStatus();

@@ -26,8 +26,8 @@ class CacheService {
   CacheService(NamespaceRegistry* namespaces, BlockStore* store, ServiceMetrics* metrics, wire::Limits limits);
 
   // InvalidArgument, FailedPrecondition, ResourceExhausted: see NamespaceRegistry::Open.
-  absl::StatusOr<OpenedNamespace> OpenNamespace(absl::string_view tenant, absl::string_view name,
-                                                const ModelSpec& spec, bool sibling_on_mismatch);
+  absl::StatusOr<OpenedNamespace> OpenNamespace(absl::string_view tenant, absl::string_view name, const ModelSpec& spec,
+                                                bool sibling_on_mismatch);
   // NotFound names the namespace.
   absl::StatusOr<const Namespace*> FindNamespace(absl::string_view tenant, absl::string_view name) const;
 
@@ -38,7 +38,8 @@ class CacheService {
 
   // The parts of a get, put or touch, before anything moves. `field` prefixes messages,
   // e.g. "runs[2]".
-  absl::Status CheckHashes(const Namespace& ns, absl::string_view field, uint32_t group, absl::string_view hashes) const;
+  absl::Status CheckHashes(const Namespace& ns, absl::string_view field, uint32_t group,
+                           absl::string_view hashes) const;
   absl::Status CheckShard(const Namespace& ns, absl::string_view field, uint32_t group, uint32_t shard) const;
   absl::Status CheckPayloadBytes(const Namespace& ns, absl::string_view field, uint32_t group, uint64_t bytes) const;
 

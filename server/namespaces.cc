@@ -20,7 +20,8 @@ absl::Status CheckName(absl::string_view field, absl::string_view name, size_t m
   if (name.empty() || name.size() > max_bytes) {
     return absl::InvalidArgumentError(absl::StrCat(field, ": ", name.size(), " bytes, not 1 to ", max_bytes));
   }
-  if (std::any_of(name.begin(), name.end(), [](char c) { return absl::ascii_iscntrl(static_cast<unsigned char>(c)); })) {
+  if (std::any_of(name.begin(), name.end(),
+                  [](char c) { return absl::ascii_iscntrl(static_cast<unsigned char>(c)); })) {
     return absl::InvalidArgumentError(absl::StrCat(field, ": contains a control character"));
   }
   return absl::OkStatus();
@@ -66,13 +67,14 @@ absl::StatusOr<OpenedNamespace> NamespaceRegistry::Open(absl::string_view tenant
   return opened;
 }
 
-absl::StatusOr<const Namespace*> NamespaceRegistry::FindOrCreateLocked(absl::string_view tenant,
-                                                                       absl::string_view name, const ModelSpec& spec) {
+absl::StatusOr<const Namespace*> NamespaceRegistry::FindOrCreateLocked(absl::string_view tenant, absl::string_view name,
+                                                                       const ModelSpec& spec) {
   const std::string key = KeyOf(tenant, name);
   if (const auto it = by_name_.find(key); it != by_name_.end()) return it->second;
   const uint32_t max_namespaces = std::min(max_namespaces_, kNamespacesPerIndex);
   if (namespaces_.size() >= max_namespaces) {
-    return absl::ResourceExhaustedError(absl::StrCat("name: the node has ", max_namespaces, " namespaces, its maximum"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("name: the node has ", max_namespaces, " namespaces, its maximum"));
   }
   const auto tenant_it = tenants_.find(std::string(tenant));
   if (tenant_it == tenants_.end() && tenants_.size() >= max_tenants_) {

@@ -22,7 +22,7 @@ inline constexpr uint32_t kNamespacesPerIndex = 1u << 16;
 struct Namespace {
   uint32_t index = 0;  // this node's number of it, dense from 0: part of the index key
   uint32_t tenant_index = 0;
-  std::string id;      // NamespaceId(tenant, name, spec), 32 bytes
+  std::string id;  // NamespaceId(tenant, name, spec), 32 bytes
   std::string tenant;
   std::string name;
   ModelSpec spec;
@@ -42,8 +42,8 @@ class NamespaceRegistry {
   // InvalidArgument: bad name or spec. FailedPrecondition: the name is taken by another
   // spec and no sibling is wanted; the message names the differing fields.
   // ResourceExhausted: too many.
-  absl::StatusOr<OpenedNamespace> Open(absl::string_view tenant, absl::string_view name,
-                                       const ModelSpec& spec, bool sibling_on_mismatch);
+  absl::StatusOr<OpenedNamespace> Open(absl::string_view tenant, absl::string_view name, const ModelSpec& spec,
+                                       bool sibling_on_mismatch);
   // nullptr: not known here.
   const Namespace* Find(absl::string_view tenant, absl::string_view name) const;
   std::vector<const Namespace*> List() const;
@@ -56,9 +56,9 @@ class NamespaceRegistry {
   const uint32_t max_namespaces_;
   const uint32_t max_tenants_;
   mutable std::mutex mutex_;
-  std::vector<std::unique_ptr<Namespace>> namespaces_;                     // by index
-  std::unordered_map<std::string, uint32_t> tenants_;                      // to tenant_index
-  std::unordered_map<std::string, const Namespace*> by_name_;              // tenant \0 name
+  std::vector<std::unique_ptr<Namespace>> namespaces_;         // by index
+  std::unordered_map<std::string, uint32_t> tenants_;          // to tenant_index
+  std::unordered_map<std::string, const Namespace*> by_name_;  // tenant \0 name
 };
 
 }  // namespace quarry

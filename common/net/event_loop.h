@@ -67,8 +67,8 @@ class EventLoop {
   int epoll_fd_;
   int wake_fd_;
   std::mutex mutex_;
-  std::vector<Task> posted_;         // guarded by mutex_
-  bool wake_pending_ = false;        // guarded by mutex_
+  std::vector<Task> posted_;   // guarded by mutex_
+  bool wake_pending_ = false;  // guarded by mutex_
   std::atomic<bool> stopping_{false};
   // Handlers removed while a batch of events is being delivered.
   std::unordered_set<FdHandler*> removed_;

@@ -173,7 +173,8 @@ absl::StatusOr<UniqueFd> ListenTcp(const HostPort& address, HostPort* bound) {
   }
   sockaddr_storage name{};
   socklen_t length = sizeof name;
-  if (getsockname(fd->get(), reinterpret_cast<sockaddr*>(&name), &length) != 0) return ErrnoStatus(errno, "getsockname");
+  if (getsockname(fd->get(), reinterpret_cast<sockaddr*>(&name), &length) != 0)
+    return ErrnoStatus(errno, "getsockname");
   bound->host = address.host;
   bound->port = ntohs(name.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&name)->sin6_port
                                                  : reinterpret_cast<sockaddr_in*>(&name)->sin_port);
@@ -195,8 +196,8 @@ absl::StatusOr<UniqueFd> ListenUnix(const std::string& path) {
   auto fd = BindAndListen(name, sizeof *address);
   umask(before);
   if (!fd.ok()) {
-    return absl::Status(fd.status().code(), absl::StrCat("cannot listen on ", path, ": ",
-                                                         absl::string_view(fd.status().message())));
+    return absl::Status(fd.status().code(),
+                        absl::StrCat("cannot listen on ", path, ": ", absl::string_view(fd.status().message())));
   }
   return fd;
 }
@@ -217,7 +218,8 @@ absl::StatusOr<UniqueFd> Dial(absl::string_view address, int64_t deadline_ns) {
     if (fd.ok()) return fd;
     last = fd.status();
   }
-  return absl::Status(last.code(), absl::StrCat("cannot connect to ", address, ": ", absl::string_view(last.message())));
+  return absl::Status(last.code(),
+                      absl::StrCat("cannot connect to ", address, ": ", absl::string_view(last.message())));
 }
 
 absl::Status WriteAll(int fd, absl::string_view data, int64_t deadline_ns) {

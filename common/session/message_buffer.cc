@@ -47,8 +47,8 @@ bool MessageBuffer::Next(absl::string_view* message, absl::Status* status) {
   if (end_ - begin_ < sizeof length) return false;
   std::memcpy(&length, buffer_.data() + begin_, sizeof length);
   if (length == 0 || length > kMaxMessageBytes) {
-    *status = absl::InvalidArgumentError(
-        absl::StrCat("message length is ", length, ", must be 1 to ", kMaxMessageBytes));
+    *status =
+        absl::InvalidArgumentError(absl::StrCat("message length is ", length, ", must be 1 to ", kMaxMessageBytes));
     return false;
   }
   needed_ = sizeof length + length;

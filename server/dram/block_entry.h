@@ -30,7 +30,7 @@ struct BlockEntry {
 
   // Guarded by the shard's mutex. An entry with pins or leases is never given to another
   // block, nor evicted.
-  uint32_t pins;    // matches and puts under way
+  uint32_t pins;  // matches and puts under way
   uint32_t leases;
 
   // Guarded by the eviction policy's mutex.

@@ -1,21 +1,24 @@
 #include "server/dram/chain_lru.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace quarry {
 namespace {
 
 // A stamp is counter << 1 | lone; an entry's word has one bit more: whether a record of it
-// is in the bucket, so that Pop would find it.
+// is in a bucket, so that Pop would find it.
 constexpr uint64_t kLoneBit = 1;
+constexpr uint64_t kStampStep = 2;
 constexpr uint64_t kQueuedBit = uint64_t{1} << 63;
 constexpr uint64_t kStampMask = ~kQueuedBit;
 
 bool IsLone(uint64_t stamp) { return (stamp & kLoneBit) != 0; }
+size_t WordsPerRecord(uint64_t stamp) { return IsLone(stamp) ? 2 : 1; }
 
-// Bounds what an insertion in the middle moves.
+// Bounds what an insertion in the middle of a chain moves.
 constexpr size_t kSortWindow = 4096;
-constexpr size_t kMaxLoneBucket = 4096;
+constexpr size_t kMaxLoneWords = 8192;
 // Compaction begins when records exceed this multiple of live ones, and looks at so many
 // records for one that is added: enough to be done before they double again.
 constexpr uint64_t kMaxRecordsPerLive = 4;
@@ -38,68 +41,101 @@ void ChainLru::SetStampLocked(uint32_t block, uint64_t stamp) {
 }
 
 uint64_t ChainLru::NewStampLocked(bool lone) {
-  last_stamp_ += 2;
+  last_stamp_ += kStampStep;
   return last_stamp_ | (lone ? kLoneBit : 0);
 }
 
-void ChainLru::ReserveLocked(Bucket& bucket, size_t blocks) {
-  const size_t before = bucket.blocks.capacity();
-  if (blocks <= before) return;
-  bucket.blocks.reserve(std::max(blocks, before + before / 2));
-  bucket_bytes_ += (bucket.blocks.capacity() - before) * sizeof(uint32_t) + (before == 0 ? kAllocationOverhead : 0);
+void ChainLru::ReserveLocked(Bucket& bucket, size_t words) {
+  const size_t before = bucket.words.capacity();
+  if (words <= before) return;
+  bucket.words.reserve(std::max(words, before + before / 2));
+  bucket_bytes_ += (bucket.words.capacity() - before) * sizeof(uint32_t) + (before == 0 ? kAllocationOverhead : 0);
 }
 
 void ChainLru::ShrinkLocked(Bucket& bucket) {
-  const size_t before = bucket.blocks.capacity();
-  bucket.blocks.shrink_to_fit();
-  bucket_bytes_ -= (before - bucket.blocks.capacity()) * sizeof(uint32_t);
+  const size_t before = bucket.words.capacity();
+  bucket.words.shrink_to_fit();
+  bucket_bytes_ -= (before - bucket.words.capacity()) * sizeof(uint32_t);
 }
 
 void ChainLru::EraseLocked(Buckets::iterator it) {
-  const size_t capacity = it->second.blocks.capacity();
+  const size_t capacity = it->second.words.capacity();
   if (capacity != 0) bucket_bytes_ -= capacity * sizeof(uint32_t) + kAllocationOverhead;
-  records_ -= it->second.blocks.size() - it->second.head;
   buckets_.erase(it);
 }
 
 void ChainLru::AppendLoneLocked(uint32_t block) {
+  const uint64_t stamp = NewStampLocked(true);
   // Only the newest bucket may grow: later stamps must stay later.
   auto it = buckets_.empty() ? buckets_.end() : std::prev(buckets_.end());
-  if (it == buckets_.end() || it->first != (last_stamp_ | kLoneBit) || it->second.blocks.size() >= kMaxLoneBucket) {
-    it = buckets_.try_emplace(buckets_.end(), NewStampLocked(true));
+  if (it == buckets_.end() || !IsLone(it->first) || it->second.words.size() >= kMaxLoneWords ||
+      (stamp - it->first) / kStampStep > UINT32_MAX) {
+    it = buckets_.try_emplace(buckets_.end(), stamp);
   }
   Bucket& bucket = it->second;
-  ReserveLocked(bucket, bucket.blocks.size() + 1);
-  bucket.blocks.push_back(block);
+  ReserveLocked(bucket, bucket.words.size() + 2);
+  bucket.words.push_back(block);
+  bucket.words.push_back(static_cast<uint32_t>((stamp - it->first) / kStampStep));
   ++records_;
-  SetStampLocked(block, it->first);
+  SetStampLocked(block, stamp);
+}
+
+// A chain's root is a lone block until its first child comes, which is usually next: its
+// record would be stale at once, in a bucket of its own.
+void ChainLru::DropNewestLoneLocked(uint32_t block) {
+  if (buckets_.empty()) return;
+  const auto newest = std::prev(buckets_.end());
+  std::vector<uint32_t>& words = newest->second.words;
+  if (!IsLone(newest->first) || words.size() == newest->second.head || words[words.size() - 2] != block) return;
+  words.resize(words.size() - 2);
+  --records_;
+  if (words.size() == newest->second.head) EraseLocked(newest);
 }
 
 void ChainLru::NewChainLocked(absl::Span<const uint32_t> blocks) {
   const uint64_t stamp = NewStampLocked(false);
   Bucket& bucket = buckets_.try_emplace(buckets_.end(), stamp)->second;
   ReserveLocked(bucket, blocks.size());
-  bucket.blocks.assign(blocks.begin(), blocks.end());
+  bucket.words.assign(blocks.begin(), blocks.end());
   records_ += blocks.size();
   for (uint32_t block : blocks) SetStampLocked(block, stamp);
 }
 
-void ChainLru::AddSortedLocked(uint64_t stamp, uint32_t block) {
+void ChainLru::JoinChainLocked(uint64_t stamp, uint32_t block) {
   Bucket& bucket = buckets_.try_emplace(stamp).first->second;
-  std::vector<uint32_t>& blocks = bucket.blocks;
+  std::vector<uint32_t>& blocks = bucket.words;
   ReserveLocked(bucket, blocks.size() + 1);
   auto place = blocks.end();
-  if (IsLone(stamp)) {
-    place = blocks.begin() + bucket.head;
-  } else if (!blocks.empty() && Entry(blocks.back()).depth > Entry(block).depth) {
+  if (!blocks.empty() && Entry(blocks.back()).depth > Entry(block).depth) {
     const auto window = blocks.size() > kSortWindow ? blocks.end() - kSortWindow : blocks.begin();
     place = std::upper_bound(window, blocks.end(), Entry(block).depth,
                              [this](uint32_t depth, uint32_t other) { return depth < Entry(other).depth; });
   }
-  if (IsLone(stamp) && bucket.head > 0) {
-    blocks[--bucket.head] = block;
+  blocks.insert(place, block);
+  ++records_;
+  SetStampLocked(block, stamp);
+}
+
+void ChainLru::ReturnLoneLocked(uint64_t stamp, uint32_t block) {
+  // The bucket whose stamps these are among, if it is still there.
+  auto it = buckets_.upper_bound(stamp);
+  if (it != buckets_.begin()) --it;
+  if (it == buckets_.end() || it->first > stamp || !IsLone(it->first) || it->second.words.size() >= 2 * kMaxLoneWords ||
+      (stamp - it->first) / kStampStep > UINT32_MAX) {
+    it = buckets_.try_emplace(stamp).first;
+  }
+  Bucket& bucket = it->second;
+  std::vector<uint32_t>& words = bucket.words;
+  const uint32_t offset = static_cast<uint32_t>((stamp - it->first) / kStampStep);
+  size_t place = words.size();
+  while (place > bucket.head && words[place - 1] > offset) place -= 2;
+  if (place == bucket.head && place >= 2) {
+    bucket.head -= 2;
+    words[bucket.head] = block;
+    words[bucket.head + 1] = offset;
   } else {
-    blocks.insert(place, block);
+    ReserveLocked(bucket, words.size() + 2);
+    words.insert(words.begin() + static_cast<ptrdiff_t>(place), {block, offset});
   }
   ++records_;
   SetStampLocked(block, stamp);
@@ -124,10 +160,11 @@ void ChainLru::Insert(uint32_t block, uint32_t depth, uint32_t parent) {
   if (parent_stamp == 0) {
     AppendLoneLocked(block);
   } else if ((parent_stamp & kQueuedBit) == 0 || IsLone(parent_stamp)) {
+    DropNewestLoneLocked(parent);
     const uint32_t pair[] = {parent, block};
     NewChainLocked(pair);
   } else if (entry.stamp < parent_stamp) {
-    AddSortedLocked(parent_stamp & kStampMask, block);
+    JoinChainLocked(parent_stamp & kStampMask, block);
   }
   CompactLocked(2);
 }
@@ -137,16 +174,19 @@ uint32_t ChainLru::Pop() {
   while (!buckets_.empty()) {
     const auto oldest = buckets_.begin();
     Bucket& bucket = oldest->second;
-    while (bucket.blocks.size() > bucket.head) {
+    while (bucket.words.size() > bucket.head) {
       uint32_t block;
-      if (IsLone(oldest->first)) {
-        block = bucket.blocks[bucket.head++];
+      uint64_t stamp = oldest->first;
+      if (IsLone(stamp)) {
+        block = bucket.words[bucket.head];
+        stamp += kStampStep * bucket.words[bucket.head + 1];
+        bucket.head += 2;
       } else {
-        block = bucket.blocks.back();
-        bucket.blocks.pop_back();
+        block = bucket.words.back();
+        bucket.words.pop_back();
       }
       --records_;
-      if (!IsLiveLocked(block, oldest->first)) continue;
+      if (!IsLiveLocked(block, stamp)) continue;
       Entry(block).stamp &= kStampMask;
       --live_;
       return block;
@@ -176,7 +216,12 @@ void ChainLru::Return(absl::Span<const uint32_t> blocks) {
   });
   for (uint32_t block : sorted) {
     const uint64_t stamp = Entry(block).stamp;
-    if (stamp != 0 && (stamp & kQueuedBit) == 0) AddSortedLocked(stamp, block);
+    if (stamp == 0 || (stamp & kQueuedBit) != 0) continue;
+    if (IsLone(stamp)) {
+      ReturnLoneLocked(stamp, block);
+    } else {
+      JoinChainLocked(stamp, block);
+    }
   }
   CompactLocked(sorted.size());
 }
@@ -194,32 +239,36 @@ void ChainLru::Forget(uint32_t block) {
   entry.stamp = 0;
 }
 
+size_t ChainLru::CompactBucketLocked(uint64_t stamp, Bucket& bucket) {
+  const size_t step = WordsPerRecord(stamp);
+  std::vector<uint32_t>& words = bucket.words;
+  const size_t looked_at = (words.size() - bucket.head) / step;
+  size_t kept = 0;
+  for (size_t i = bucket.head; i < words.size(); i += step) {
+    const size_t ahead = i + kPrefetchAhead * step;
+    if (ahead < words.size()) __builtin_prefetch(&Entry(words[ahead]).stamp);
+    const uint64_t own_stamp = step == 1 ? stamp : stamp + kStampStep * words[i + 1];
+    if (!IsLiveLocked(words[i], own_stamp)) continue;
+    for (size_t word = 0; word < step; ++word) words[kept++] = words[i + word];
+  }
+  records_ -= looked_at - kept / step;
+  words.resize(kept);
+  bucket.head = 0;
+  if (kept < words.capacity() / 2 && kept != 0) ShrinkLocked(bucket);
+  return looked_at;
+}
+
 void ChainLru::CompactLocked(size_t added) {
   if (records_ <= kMaxRecordsPerLive * live_ + kCompactAlways) return;
   size_t budget = kLookedAtPerAdded * added;
   auto it = buckets_.lower_bound(compacted_up_to_);
-  while (budget > 0) {
+  while (budget > 0 && !buckets_.empty()) {
     if (it == buckets_.end()) it = buckets_.begin();
-    if (it == buckets_.end()) return;
-    Bucket& bucket = it->second;
-    const size_t size = bucket.blocks.size();
-    size_t kept = 0;
-    for (size_t i = bucket.head; i < size; ++i) {
-      if (i + kPrefetchAhead < size) __builtin_prefetch(&Entry(bucket.blocks[i + kPrefetchAhead]).stamp);
-      if (IsLiveLocked(bucket.blocks[i], it->first)) bucket.blocks[kept++] = bucket.blocks[i];
-    }
-    records_ -= size - bucket.head - kept;
-    budget -= std::min(budget, std::max<size_t>(1, size - bucket.head));
-    bucket.blocks.resize(kept);
-    bucket.head = 0;
-    if (kept != 0) {
-      if (kept < bucket.blocks.capacity() / 2) ShrinkLocked(bucket);
-      ++it;
-      continue;
-    }
-    const uint64_t erased = it->first;
-    EraseLocked(it);
-    it = buckets_.upper_bound(erased);
+    const uint64_t stamp = it->first;
+    // An empty bucket costs a look too, so that this ends.
+    budget -= std::min(budget, CompactBucketLocked(stamp, it->second) + 1);
+    if (it->second.words.empty()) EraseLocked(it);
+    it = buckets_.upper_bound(stamp);
   }
   compacted_up_to_ = it == buckets_.end() ? 0 : it->first;
 }

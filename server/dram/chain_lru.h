@@ -20,7 +20,7 @@
 // stamp; a record in a bucket counts only while it is the entry's newest, so a use writes
 // one word an entry and appends to one array, and no entry knows its neighbours. Stale
 // records go when they are met, or when they outnumber the live ones, a few with each use.
-// Lone blocks share a bucket, first in first out, until another stamp is taken.
+// Lone blocks in a row share a bucket, each with its stamp, first in first out.
 #ifndef QUARRY_SERVER_DRAM_CHAIN_LRU_H_
 #define QUARRY_SERVER_DRAM_CHAIN_LRU_H_
 
@@ -54,10 +54,12 @@ class ChainLru : public EvictionPolicy {
 
  private:
   struct Bucket {
-    std::vector<uint32_t> blocks;
-    uint32_t head = 0;  // a lone bucket is popped from here, a chain's from the end
+    // A chain's: the blocks in depth order, popped from the end. A lone bucket's: pairs of
+    // block and how many stamps after the bucket's own its stamp is, popped from `head`.
+    std::vector<uint32_t> words;
+    uint32_t head = 0;
   };
-  using Buckets = absl::btree_map<uint64_t, Bucket>;
+  using Buckets = absl::btree_map<uint64_t, Bucket>;  // by the first stamp in it
 
   BlockEntry& Entry(uint32_t block) const { return index_->entry(block); }
   bool IsLiveLocked(uint32_t block, uint64_t stamp) const;
@@ -65,15 +67,19 @@ class ChainLru : public EvictionPolicy {
   uint64_t NewStampLocked(bool lone);
   void AppendLoneLocked(uint32_t block);
   void NewChainLocked(absl::Span<const uint32_t> blocks);
-  void AddSortedLocked(uint64_t stamp, uint32_t block);
-  void ReserveLocked(Bucket& bucket, size_t blocks);
+  void JoinChainLocked(uint64_t stamp, uint32_t block);
+  void ReturnLoneLocked(uint64_t stamp, uint32_t block);
+  void DropNewestLoneLocked(uint32_t block);
+  void ReserveLocked(Bucket& bucket, size_t words);
   void ShrinkLocked(Bucket& bucket);
   void EraseLocked(Buckets::iterator bucket);
+  // Drops stale records; returns how many records it looked at.
+  size_t CompactBucketLocked(uint64_t stamp, Bucket& bucket);
   void CompactLocked(size_t added);
 
   const BlockIndex* const index_;
   mutable std::mutex mutex_;
-  Buckets buckets_;  // by stamp, oldest first
+  Buckets buckets_;
   uint64_t last_stamp_ = 0;
   uint64_t live_ = 0;
   uint64_t records_ = 0;

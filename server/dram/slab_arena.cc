@@ -40,8 +40,8 @@ absl::StatusOr<std::unique_ptr<SlabArena>> SlabArena::Create(const SlabArenaOpti
   }
   const uint64_t slots = slab_count * (slab_bytes / kSlotAlignment);
   if (slots >= kNoIndex) {
-    return absl::InvalidArgumentError(absl::StrCat("arena_bytes: ", options.arena_bytes, " is more than ",
-                                                   kNoIndex * kSlotAlignment));
+    return absl::InvalidArgumentError(
+        absl::StrCat("arena_bytes: ", options.arena_bytes, " is more than ", kNoIndex * kSlotAlignment));
   }
   auto arena = ReservedMemory::Create(slab_count * slab_bytes, ReservedMemory::Pages::kHuge);
   if (!arena.ok()) return arena.status();

@@ -27,7 +27,7 @@ struct SlabArenaOptions {
 
 // What a slot is allocated for; kept beside it for accounting and slab moves.
 struct SlotUse {
-  uint32_t owner = 0;   // the block
+  uint32_t owner = 0;  // the block
   uint32_t tenant = 0;
   uint32_t payload_bytes = 0;
 };
@@ -76,7 +76,7 @@ class SlabArena {
     uint64_t used_bytes = 0;
     uint64_t payload_bytes = 0;
     uint64_t slab_moves = 0;
-    uint64_t metadata_bytes = 0;  // beside the slots, without headers
+    uint64_t metadata_bytes = 0;      // beside the slots, without headers
     std::vector<ClassStats> classes;  // only those with slabs
   };
   Stats stats() const;

@@ -24,8 +24,7 @@ class SlotRef {
  public:
   SlotRef() = default;
   SlotRef(const SlotRef& other);
-  SlotRef(SlotRef&& other) noexcept
-      : arena_(std::exchange(other.arena_, nullptr)), id_(std::exchange(other.id_, 0)) {}
+  SlotRef(SlotRef&& other) noexcept : arena_(std::exchange(other.arena_, nullptr)), id_(std::exchange(other.id_, 0)) {}
   SlotRef& operator=(SlotRef other) noexcept {
     std::swap(arena_, other.arena_);
     std::swap(id_, other.id_);
@@ -34,8 +33,8 @@ class SlotRef {
   ~SlotRef();
 
   explicit operator bool() const { return arena_ != nullptr; }
-  std::byte* payload() const;    // 4 KiB-aligned
-  size_t capacity() const;       // bytes
+  std::byte* payload() const;  // 4 KiB-aligned
+  size_t capacity() const;     // bytes
   SlotHeader* header() const;
 
   // Adopts a reference that is already counted; Release is the inverse. For the index,

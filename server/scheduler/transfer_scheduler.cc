@@ -189,8 +189,8 @@ void TransferScheduler::UpdateReadyLocked(const SessionPtr& session) {
   int priority = -1;
   if (!session->removed) {
     for (priority = kPriorities - 1; priority >= 0 && session->queued[priority].empty();) --priority;
-    if (priority >= 0 && !Fits(session->bytes_in_flight, *session->queued[priority].front(),
-                               options_.session_bytes_in_flight)) {
+    if (priority >= 0 &&
+        !Fits(session->bytes_in_flight, *session->queued[priority].front(), options_.session_bytes_in_flight)) {
       priority = -1;
     }
   }

@@ -70,7 +70,7 @@ class TransferScheduler {
   SessionId next_session_ = 1;
   uint64_t bytes_in_flight_ = 0;
   uint64_t virtual_time_ = 0;  // of the tenant that was served last, at its start
-  bool pumping_ = false;  // one thread starts transfers at a time
+  bool pumping_ = false;       // one thread starts transfers at a time
   // What it is starting; 0: nothing.
   SessionId starting_session_ = 0;
   uint64_t starting_request_ = 0;

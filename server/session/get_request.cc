@@ -87,8 +87,8 @@ void GetRequest::AddOne(const Item& item, ReadResult read) {
     if (item.offset >= stored || item.bytes > stored - item.offset) {
       OnTransferEnded(item.number, TransferStatus::kCancelled);  // the range is not within the payload
     } else {
-      unsubmitted_.push_back(std::make_unique<SlotTransfer>(
-          std::static_pointer_cast<GetRequest>(shared_from_this()), item, std::move(read.slot)));
+      unsubmitted_.push_back(std::make_unique<SlotTransfer>(std::static_pointer_cast<GetRequest>(shared_from_this()),
+                                                            item, std::move(read.slot)));
     }
   } else if (!(read.miss == MissCause::kInFlight && options_.wait_in_flight && WaitForPut(item))) {
     misses_.missed_items.push_back(item.number);

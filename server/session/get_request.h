@@ -69,10 +69,10 @@ class GetRequest : public Request {
   bool aborted_ = false;
   uint64_t credit_ = 0;         // all that was ever given
   uint64_t started_bytes_ = 0;  // of items that were started
-  std::vector<Item> items_;                                    // as added
+  std::vector<Item> items_;     // as added
   std::deque<std::unique_ptr<transport::Transfer>> unsubmitted_;
-  std::vector<Item> waiting_;                                  // for puts; hash empty: no longer
-  wire::GetProgress misses_;                                   // not yet sent
+  std::vector<Item> waiting_;  // for puts; hash empty: no longer
+  wire::GetProgress misses_;   // not yet sent
   // Items that are neither missed nor ended, and one for Start itself.
   std::atomic<uint32_t> open_items_{1};
 

@@ -74,8 +74,8 @@ void Handshake::OnEvents(uint32_t) {
   Result result;
   const bool whole = in_.Next(&bytes, &result.status);
   if (const size_t length = whole ? bytes.size() : in_.awaited(); length > kMaxHelloBytes) {
-    result.status = absl::InvalidArgumentError(
-        absl::StrCat("the first message has ", length, " bytes, at most ", kMaxHelloBytes));
+    result.status =
+        absl::InvalidArgumentError(absl::StrCat("the first message has ", length, " bytes, at most ", kMaxHelloBytes));
     SendNow(fd_.get(), ErrorMessage(/*request=*/0, result.status));
   }
   if (!result.status.ok()) {

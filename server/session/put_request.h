@@ -63,14 +63,14 @@ class PutRequest : public Request {
   uint32_t undecided_ = 0;  // items without outcome
   bool aborted_ = false;
   bool room_wanted_ = false;
-  std::vector<bool> waiting_;  // for another put of the same shard, or in again_
+  std::vector<bool> waiting_;   // for another put of the same shard, or in again_
   std::deque<uint32_t> again_;  // to be offered again when there is room
-  wire::PutProgress decided_;  // not yet sent
+  wire::PutProgress decided_;   // not yet sent
 
   std::mutex mutex_;
-  std::vector<Ended> ended_;       // guarded by mutex_
-  uint64_t ended_bytes_ = 0;       // guarded by mutex_
-  bool take_posted_ = false;       // guarded by mutex_
+  std::vector<Ended> ended_;  // guarded by mutex_
+  uint64_t ended_bytes_ = 0;  // guarded by mutex_
+  bool take_posted_ = false;  // guarded by mutex_
 };
 
 }  // namespace quarry

@@ -18,8 +18,8 @@ Request::Request(std::shared_ptr<Session> session, uint64_t id, Op op, uint32_t 
       id_(id),
       op_(op),
       begin_ns_(Clock::Real()->NowNs()),
-      deadline_ns_(begin_ns_ +
-                   (deadline_ms == 0 ? kMaxDurationMs : std::min(deadline_ms, kMaxDurationMs)) * kNsPerMs) {}
+      deadline_ns_(begin_ns_ + (deadline_ms == 0 ? kMaxDurationMs : std::min(deadline_ms, kMaxDurationMs)) * kNsPerMs) {
+}
 
 void Request::Arm() {
   timer_ = session_->loop()->After(deadline_ns_ - Clock::Real()->NowNs(), [self = weak_from_this()] {

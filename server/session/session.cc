@@ -11,7 +11,9 @@ namespace quarry {
 namespace {
 
 // Slots that one session may reserve: a share of a small arena, a constant of a large one.
-uint64_t MaxReserved(BlockStore& store) { return std::min<uint64_t>(Session::kMaxReservedBytes, store.arena().size() / 8); }
+uint64_t MaxReserved(BlockStore& store) {
+  return std::min<uint64_t>(Session::kMaxReservedBytes, store.arena().size() / 8);
+}
 
 }  // namespace
 

@@ -21,7 +21,8 @@ wire::MatchReply ReplyOf(const MatchResult& result) {
   wire::MatchReply reply;
   reply.usable_tokens = result.usable_tokens;
   reply.chains.reserve(result.chains.size());
-  for (const ChainMatch& chain : result.chains) reply.chains.push_back({chain.states, chain.usable.first, chain.usable.end});
+  for (const ChainMatch& chain : result.chains)
+    reply.chains.push_back({chain.states, chain.usable.first, chain.usable.end});
   reply.first_miss = result.first_miss;
   reply.first_miss_chain = result.first_miss_chain;
   reply.first_miss_block = result.first_miss_block;
@@ -94,8 +95,7 @@ absl::Status Session::CheckFetch(const Namespace& ns, const wire::FetchPrefix& m
   if (absl::Status status = CheckItems("chains and shards", items); !status.ok()) return status;
   for (const wire::ChainPart& chain : message.match.chains) {
     for (size_t i = 0; i < message.shards.size(); ++i) {
-      absl::Status status =
-          service().CheckShard(ns, absl::StrCat("shards[", i, "]"), chain.group, message.shards[i]);
+      absl::Status status = service().CheckShard(ns, absl::StrCat("shards[", i, "]"), chain.group, message.shards[i]);
       if (!status.ok()) return status;
     }
   }
@@ -196,8 +196,8 @@ absl::Status Session::CheckPut(const Namespace& ns, const wire::Put& message) co
     if (status.ok()) status = service().CheckShard(ns, field, run.group, run.shard);
     if (!status.ok()) return status;
     if (!run.parent.empty() && run.parent.size() != ns.spec.hash_bytes) {
-      return absl::InvalidArgumentError(absl::StrCat(field, ".parent: ", run.parent.size(), " bytes, must be 0 or ",
-                                                     ns.spec.hash_bytes));
+      return absl::InvalidArgumentError(
+          absl::StrCat(field, ".parent: ", run.parent.size(), " bytes, must be 0 or ", ns.spec.hash_bytes));
     }
     const size_t count = run.hashes.size() / ns.spec.hash_bytes;
     if (run.bytes.size() != 1 && run.bytes.size() != count) {

@@ -1,5 +1,6 @@
 #include "server/session/session_server.h"
 
+#include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -7,8 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <utility>
-
-#include <spdlog/spdlog.h>
 
 #include "absl/strings/str_cat.h"
 #include "common/random.h"
@@ -234,11 +233,13 @@ void SessionServer::JoinDataStream(Handshake::Result result) {
   }
   if (session == nullptr || !result.buffer.empty()) {
     metrics_->sessions_refused.fetch_add(1, std::memory_order_relaxed);
-    SendNow(result.fd.get(), ErrorMessage(result.request, absl::NotFoundError("session: no such session, or more was sent than data_hello")));
+    SendNow(result.fd.get(),
+            ErrorMessage(result.request,
+                         absl::NotFoundError("session: no such session, or more was sent than data_hello")));
     return;
   }
   SendNow(result.fd.get(), {result.request, wire::HelloReply{wire::kMajorVersion, result.minor, result.session,
-                                                            service_->limits(), options_.node_name}});
+                                                             service_->limits(), options_.node_name}});
   EventLoop* loop = data_loops_[next_data_.fetch_add(1) % data_loops_.size()].get();
   if (!session->channel()->AddStream(result.fd.release(), loop)) {
     metrics_->sessions_refused.fetch_add(1, std::memory_order_relaxed);

@@ -38,7 +38,7 @@ def check_match(bench):
 
 def check_replay(bench, trace, memory, concurrency):
     report = run(bench("replay") + ["--trace", trace, "--memory", memory, "--concurrency", concurrency])
-    assert report["requests"] == 300 and report["refused"] == 0
+    assert report["requests"] == 300
     assert report["get_misses"] == {}
     return report
 
@@ -56,10 +56,12 @@ def main():
     elif case == "replay_many":
         report = check_replay(bench, trace, "256MiB", "8")
         assert 0 < report["hit_ratio_tokens"] <= report["best_hit_ratio_tokens"]
+        # Requests beside each other put the same blocks.
+        assert set(report["refusal_reasons"]) <= {"in_flight"}
     elif case == "replay_one":
         # Room for about half of the sample's blocks, so that eviction decides.
         report = check_replay(bench, trace, "320MiB", "1")
-        assert "evicted" in report["miss_causes"]
+        assert "evicted" in report["miss_causes"] and report["refused"] == 0
         assert report["capacity_blocks"] < report["distinct_blocks"]
         for unit in ("tokens", "blocks"):
             difference = report[f"hit_ratio_{unit}"] - report[f"simulated_hit_ratio_{unit}"]

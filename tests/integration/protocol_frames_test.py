@@ -17,8 +17,8 @@ SIZE = 4096
 MAX_SHARD_BYTES = 64 << 20
 
 
-def meta_of(payload_bytes=SIZE, offset=0, size=SIZE, sums=b""):
-    return META.pack(0, payload_bytes, offset, size, 0, 0) + sums
+def meta_of(payload_bytes=SIZE, offset=0, size=SIZE, sums=0, rest=b""):
+    return META.pack(0, payload_bytes, offset, size, 0, 0, sums, 0) + rest
 
 
 def frame(kind=DATA, item=0, request=1, offset=0, payload=b"p" * SIZE, meta=None, payload_bytes=None, meta_bytes=None):
@@ -149,16 +149,18 @@ class DataStreamTest(protocol_case.ProtocolCase):
     def test_bad_headers_end_the_session(self):
         for bad in ({"kind": 0}, {"kind": 4}, {"kind": DATA | 1 << 8}, {"kind": 2**32 - 1},
                     {"kind": PULL, "payload": b""}, {"kind": ABORT, "payload_bytes": 1},
-                    {"kind": ABORT, "payload": b"", "offset": 1}, {"kind": ABORT, "payload": b"", "meta_bytes": 48},
+                    {"kind": ABORT, "payload": b"", "offset": 1}, {"kind": ABORT, "payload": b"", "meta_bytes": 64},
                     {"payload_bytes": 0}, {"payload_bytes": (256 << 10) + 1}, {"payload_bytes": 2**32 - 1},
-                    {"offset": MAX_SHARD_BYTES}, {"offset": 2**64 - 1}, {"offset": 8, "meta_bytes": 48},
-                    {"meta_bytes": 0}, {"meta_bytes": 40}, {"meta_bytes": 52}, {"meta_bytes": 2**32 - 8}):
+                    {"offset": MAX_SHARD_BYTES}, {"offset": 2**64 - 1}, {"offset": 8, "meta_bytes": 64},
+                    {"meta_bytes": 0}, {"meta_bytes": 32}, {"meta_bytes": 72}, {"meta_bytes": 2**32 - 32}):
             with self.subTest(**bad):
                 self.assert_ended_by(lambda request, bad=bad: frame(request=request, **bad))
 
     def test_bad_metadata_ends_the_session(self):
         for bad in ({"payload_bytes": 0}, {"payload_bytes": MAX_SHARD_BYTES + 1}, {"size": 0}, {"offset": 1},
-                    {"offset": 2**64 - 1, "size": 2}, {"size": 2**64 - 1}, {"sums": bytes(16)},
+                    {"offset": 2**64 - 1, "size": 2}, {"size": 2**64 - 1}, {"sums": 1}, {"rest": bytes(32)},
+                    {"sums": 2, "rest": bytes(32)}, {"sums": 2**61, "rest": bytes(32)}, {"sums": 2**64 - 1},
+                    {"sums": 1, "rest": bytes(64)},
                     {"payload_bytes": 8192, "size": SIZE - 1}):
             with self.subTest(**bad):
                 self.assert_ended_by(lambda request, bad=bad: frame(request=request, meta=meta_of(**bad)))

@@ -271,7 +271,7 @@ class ValueTest(protocol_case.ProtocolCase):
         half, other = hash_of("many") * (most // 2), hash_of("many") * (most // 2 + 1)
         get = T.Get(handle=self.handle, runs=[T.GetRun(hashes=half), T.GetRun(hashes=other)])
         self.assert_error(self.one.error(get=get), INVALID, most + 1, most)
-        put = T.Put(handle=self.handle, runs=[T.PutRun(hashes=half, bytes=[8192]), T.PutRun(hashes=other, bytes=[8192])])
+        put = T.Put(handle=self.handle, runs=[T.PutRun(hashes=hashes, bytes=[8192]) for hashes in (half, other)])
         self.assert_error(self.one.error(put=put), INVALID, most + 1, most)
         match = T.Match(handle=self.handle, chains=[T.ChainPart(hashes=half + other)])
         self.assert_error(self.one.error(match=match), INVALID, most)

@@ -14,7 +14,7 @@ import quarryd
 
 PREFACE = b"QUARRY1\n"
 HEADER = struct.Struct("<IIQQII")  # type, item, request, offset, payload_bytes, meta_bytes
-META = struct.Struct("<6Q")        # root, payload, range offset, range bytes, two edge sums
+META = struct.Struct("<8Q")        # root, payload, range offset, range bytes, two edge sums, number of sums, 0
 DATA, PULL, ABORT = 1, 2, 3
 MAX_FRAME_PAYLOAD = 256 << 10
 
@@ -56,7 +56,8 @@ def framed(message):
 
 def data_frames(request, item, payload, sums=(), root=0, frame_bytes=MAX_FRAME_PAYLOAD):
     """The frames of a whole item; without sums, the daemon computes them."""
-    meta = META.pack(root, len(payload), 0, len(payload), 0, 0) + struct.pack(f"<{len(sums)}Q", *sums)
+    meta = META.pack(root, len(payload), 0, len(payload), 0, 0, len(sums), 0) + struct.pack(f"<{len(sums)}Q", *sums)
+    meta += bytes(-len(meta) % 32)
     frames = []
     for offset in range(0, len(payload), frame_bytes):
         part = payload[offset:offset + frame_bytes]
@@ -74,7 +75,7 @@ class Item:
 
     def __init__(self, meta):
         self.root, self.payload_bytes, self.offset, self.bytes, *_ = META.unpack(meta[:META.size])
-        self.sums = struct.unpack(f"<{(len(meta) - META.size) // 8}Q", meta[META.size:])
+        self.sums = struct.unpack_from(f"<{META.unpack_from(meta)[6]}Q", meta, META.size)
         self.data = bytearray()
 
     @property

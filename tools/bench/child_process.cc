@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
@@ -76,7 +77,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const std::vec
 
 ChildProcess::~ChildProcess() {
   if (pid_ != 0) Stop(kDestructorTimeoutMs).IgnoreError();  // who cares calls Stop
-  close(in_);
+  if (in_ >= 0) close(in_);
   close(out_);
 }
 
@@ -129,8 +130,17 @@ absl::StatusOr<std::string> ChildProcess::ReadAll(int timeout_ms) {
 }
 
 absl::Status ChildProcess::Stop(int timeout_ms) {
-  const int64_t deadline = DeadlineNs(timeout_ms);
   kill(pid_, SIGTERM);
+  return WaitOrKill(timeout_ms);
+}
+
+absl::Status ChildProcess::Finish(int timeout_ms) {
+  close(std::exchange(in_, -1));
+  return WaitOrKill(timeout_ms);
+}
+
+absl::Status ChildProcess::WaitOrKill(int timeout_ms) {
+  const int64_t deadline = DeadlineNs(timeout_ms);
   int status = 0;
   while (waitpid(pid_, &status, WNOHANG) == 0) {
     if (Clock::Real()->NowNs() >= deadline) {

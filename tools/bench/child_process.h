@@ -32,17 +32,20 @@ class ChildProcess {
   absl::StatusOr<std::string> ReadLine(int timeout_ms);
   // All that is left until its end.
   absl::StatusOr<std::string> ReadAll(int timeout_ms);
-  // SIGTERM, SIGKILL when it does not go in time. Not OK when it did not exit with 0.
+  // Two ways to end it: Stop asks by SIGTERM, Finish by the end of its input. Either way
+  // SIGKILL follows when it does not go in time. Not OK when it did not exit with 0.
   absl::Status Stop(int timeout_ms);
+  absl::Status Finish(int timeout_ms);
 
  private:
   ChildProcess(std::string name, pid_t pid, int in, int out) : name_(std::move(name)), pid_(pid), in_(in), out_(out) {}
+  absl::Status WaitOrKill(int timeout_ms);
   // More output into buffer_; OutOfRange at its end.
   absl::Status Fill(int64_t deadline_ns);
 
   const std::string name_;
   pid_t pid_;  // 0 when it has been waited for
-  int in_;
+  int in_;     // -1 when closed
   int out_;
   std::string buffer_;
 };

@@ -17,6 +17,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kReadyTimeoutMs = 60'000;  // its arenas are faulted in and its buffers tried
+constexpr int kFinishTimeoutMs = 10'000;
 constexpr int kGraceMs = 20'000;
 constexpr int kIperfSeconds = 2;
 
@@ -57,6 +58,9 @@ absl::StatusOr<std::unique_ptr<LimitProcess>> LimitProcess::Start(const std::vec
   if (!absl::StartsWith(*line, "ready")) return absl::InternalError(absl::StrCat(*program, " said: ", *line));
   return std::unique_ptr<LimitProcess>(new LimitProcess(*std::move(process)));
 }
+
+// By the end of its input, so that it can end the server process that it has started.
+LimitProcess::~LimitProcess() { process_->Finish(kFinishTimeoutMs).IgnoreError(); }
 
 absl::StatusOr<LimitRound> LimitProcess::Run(double seconds) {
   if (absl::Status status = process_->WriteLine(absl::StrCat(seconds)); !status.ok()) return status;

@@ -25,6 +25,7 @@ class LimitProcess {
  public:
   // Arguments as quarry-bench-limit takes them. Waits until it is ready (and calibrated).
   static absl::StatusOr<std::unique_ptr<LimitProcess>> Start(const std::vector<std::string>& arguments);
+  ~LimitProcess();
   absl::StatusOr<LimitRound> Run(double seconds);
 
  private:

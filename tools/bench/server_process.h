@@ -16,10 +16,10 @@
 namespace quarry::bench {
 
 struct ServerOptions {
-  std::string server;                         // transfer address of a running one; empty: start a private one
-  std::string grpc;                           // of a running one; empty: no figures that need its Stats
-  pid_t server_pid = 0;                       // of a running one on this host; 0: no CPU figures
-  std::string quarryd;                        // program of the private one; empty: beside this program
+  std::string server;    // transfer address of a running one; empty: start a private one
+  std::string grpc;      // of a running one; empty: no figures that need its Stats
+  pid_t server_pid = 0;  // of a running one on this host; 0: no CPU figures
+  std::string quarryd;   // program of the private one; empty: beside this program
   std::vector<std::string> quarryd_flags = {"--log-level=warn"};
   uint64_t memory_bytes = uint64_t{4} << 30;  // of the private one, all together
 };

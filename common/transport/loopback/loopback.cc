@@ -88,8 +88,7 @@ void LoopbackLink::CancelActiveLocked(uint64_t request) {
   if (active_request_ == request) active_cancelled_ = true;
 }
 
-LoopbackLink::LoopbackLink()
-    : server_(std::make_unique<ServerEnd>(this)), client_(std::make_unique<ClientEnd>(this)) {}
+LoopbackLink::LoopbackLink() : server_(std::make_unique<ServerEnd>(this)), client_(std::make_unique<ClientEnd>(this)) {}
 
 LoopbackLink::~LoopbackLink() { server_->Close(); }
 

@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "common/transport/registry.h"
 #include "common/transport/exposed_table.h"
+#include "common/transport/registry.h"
 
 namespace quarry::transport::tcp {
 

@@ -47,11 +47,12 @@ class ClientStream::ItemSend : public Outgoing {
 ClientStream::ClientStream(UniqueFd fd, EventLoop* loop, std::shared_ptr<ExposedTable> table,
                            std::function<void(absl::Status)> on_broken)
     : table_(std::move(table)),
-      stream_(std::move(fd), loop, this, [] {},
-              [this, broken = std::move(on_broken)](const absl::Status& status) {
-                EndLanding();
-                broken(status);
-              }) {}
+      stream_(
+          std::move(fd), loop, this, [] {},
+          [this, broken = std::move(on_broken)](const absl::Status& status) {
+            EndLanding();
+            broken(status);
+          }) {}
 
 void ClientStream::Close() {
   stream_.Close();

@@ -59,28 +59,29 @@ absl::Status DecodeHeader(const std::byte in[kHeaderBytes], FrameHeader* header)
   }
   const bool first = header->offset == 0;
   const bool meta_ok = first ? header->meta_bytes >= kFixedMetaBytes && header->meta_bytes <= kMaxMetaBytes &&
-                                   header->meta_bytes % 8 == 0
+                                   header->meta_bytes % kMetaStep == 0
                              : header->meta_bytes == 0;
   if (!meta_ok) {
     return absl::InvalidArgumentError(absl::StrCat("meta_bytes is ", header->meta_bytes, ", must be ", kFixedMetaBytes,
-                                                   " to ", kMaxMetaBytes,
-                                                   " by steps of 8 in an item's first frame and 0 in others"));
+                                                   " to ", kMaxMetaBytes, " by steps of ", kMetaStep,
+                                                   " in an item's first frame and 0 in others"));
   }
   return absl::OkStatus();
 }
 
 void EncodeMeta(const ItemMeta& meta, std::string* out) {
-  const uint64_t fixed[] = {meta.root,         meta.range.payload_bytes, meta.range.offset,
-                            meta.range.bytes,  meta.edge_sums[0],        meta.edge_sums[1]};
+  const uint64_t fixed[] = {meta.root,         meta.range.payload_bytes, meta.range.offset, meta.range.bytes,
+                            meta.edge_sums[0], meta.edge_sums[1],        meta.sums.size(),  0};
   static_assert(sizeof fixed == kFixedMetaBytes);
   out->assign(reinterpret_cast<const char*>(fixed), sizeof fixed);
   out->append(reinterpret_cast<const char*>(meta.sums.data()), meta.sums.size() * sizeof(uint64_t));
+  out->resize(MetaBytes(meta.sums.size()), '\0');
 }
 
 absl::Status DecodeMeta(absl::Span<const std::byte> in, uint64_t* sums, ItemMeta* meta) {
-  if (in.size() < kFixedMetaBytes || in.size() > kMaxMetaBytes || in.size() % 8 != 0) {
+  if (in.size() < kFixedMetaBytes || in.size() > kMaxMetaBytes || in.size() % kMetaStep != 0) {
     return absl::InvalidArgumentError(absl::StrCat("meta_bytes is ", in.size(), ", must be ", kFixedMetaBytes, " to ",
-                                                   kMaxMetaBytes, " by steps of 8"));
+                                                   kMaxMetaBytes, " by steps of ", kMetaStep));
   }
   meta->root = Load<uint64_t>(in.data());
   PayloadRange& range = meta->range;
@@ -97,10 +98,14 @@ absl::Status DecodeMeta(absl::Span<const std::byte> in, uint64_t* sums, ItemMeta
     return absl::InvalidArgumentError(absl::StrCat("range_offset ", range.offset, " and range_bytes ", range.bytes,
                                                    " are not within payload_bytes ", range.payload_bytes));
   }
-  const size_t count = (in.size() - kFixedMetaBytes) / 8;
+  const uint64_t count = Load<uint64_t>(in.data() + 48);
   if (count != 0 && count != ChunkCount(range.payload_bytes)) {
     return absl::InvalidArgumentError(absl::StrCat(count, " chunk sums for ", range.payload_bytes, " bytes, must be ",
                                                    ChunkCount(range.payload_bytes), " or none"));
+  }
+  if (in.size() != MetaBytes(count)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("item metadata of ", in.size(), " bytes with ", count, " chunk sums, must be ", MetaBytes(count)));
   }
   std::memcpy(sums, in.data() + kFixedMetaBytes, count * 8);
   meta->sums = absl::MakeSpan(sums, count);

@@ -140,9 +140,9 @@ absl::Status FrameReader::OnFrameBegin() {
     return absl::OkStatus();
   }
   if (!in_item_ || !(item_ == header_.id) || header_.offset != item_got_) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a frame continues request ", header_.id.request, " item ", header_.id.item, " at offset ",
-                     header_.offset, ", which is not what is being received"));
+    return absl::InvalidArgumentError(absl::StrCat("a frame continues request ", header_.id.request, " item ",
+                                                   header_.id.item, " at offset ", header_.offset,
+                                                   ", which is not what is being received"));
   }
   if (header_.payload_bytes > meta_.range.bytes - item_got_) {
     return absl::InvalidArgumentError("a frame goes beyond the end of its item");
@@ -152,7 +152,8 @@ absl::Status FrameReader::OnFrameBegin() {
 }
 
 absl::Status FrameReader::OnMeta() {
-  if (absl::Status status = DecodeMeta(absl::MakeConstSpan(meta_bytes_.data(), header_.meta_bytes), sums_.data(), &meta_);
+  if (absl::Status status =
+          DecodeMeta(absl::MakeConstSpan(meta_bytes_.data(), header_.meta_bytes), sums_.data(), &meta_);
       !status.ok()) {
     return status;
   }

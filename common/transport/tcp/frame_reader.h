@@ -17,8 +17,8 @@ namespace quarry::transport::tcp {
 // Where an item lands.
 struct Landing {
   absl::Span<const Segment> segments;
-  size_t bytes = 0;             // TotalBytes(segments); the range must be exactly as long
-  bool checksum = true;         // sum what lands, and compare with what the sender summed
+  size_t bytes = 0;      // TotalBytes(segments); the range must be exactly as long
+  bool checksum = true;  // sum what lands, and compare with what the sender summed
   // Where computed sums go, ChunkCount(bytes) of them: the range must be a whole payload.
   // nullptr: nowhere, and any range will do.
   uint64_t* sums = nullptr;

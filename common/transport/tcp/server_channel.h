@@ -37,8 +37,8 @@ class TcpServerChannel : public ServerChannel {
 
   const std::shared_ptr<Shared> shared_;
   mutable std::mutex mutex_;
-  bool closed_ = false;                                  // guarded by mutex_
-  std::vector<std::shared_ptr<ServerStream>> streams_;   // guarded by mutex_
+  bool closed_ = false;                                 // guarded by mutex_
+  std::vector<std::shared_ptr<ServerStream>> streams_;  // guarded by mutex_
 };
 
 }  // namespace quarry::transport::tcp

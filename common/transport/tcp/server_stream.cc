@@ -36,8 +36,9 @@ class ServerStream::SlotWrite : public Outgoing {
 ServerStream::ServerStream(UniqueFd fd, EventLoop* loop, std::function<void(absl::Status)> on_broken)
     : loop_(loop),
       on_broken_(std::move(on_broken)),
-      stream_(std::move(fd), loop, this, [this] { TakeInbox(); },
-              [this](const absl::Status& status) { OnStreamBroken(status); }) {}
+      stream_(
+          std::move(fd), loop, this, [this] { TakeInbox(); },
+          [this](const absl::Status& status) { OnStreamBroken(status); }) {}
 
 void ServerStream::Start(std::unique_ptr<Transfer> transfer) {
   bool kick = false;

@@ -52,6 +52,12 @@ TEST(ChildProcess, StopTellsHowItEnded) {
   EXPECT_THAT(std::string((*bad)->Stop(kTimeoutMs).message()), testing::HasSubstr("exit status 3"));
 }
 
+TEST(ChildProcess, FinishEndsItsInput) {
+  auto child = ChildProcess::Start({"cat"});
+  ASSERT_TRUE(child.ok());
+  EXPECT_TRUE((*child)->Finish(kTimeoutMs).ok());
+}
+
 TEST(ChildProcess, IsKilledWhenItDoesNotStop) {
   auto child = ChildProcess::Start({"bash", "-c", "trap '' TERM; echo up; while :; do read -t 1 line; done"});
   ASSERT_TRUE(child.ok());

@@ -20,7 +20,9 @@ nlohmann::json RunOnce(std::vector<std::string> arguments) {
     if (!(*child)->WriteLine("0.02").ok()) return {};
     const auto line = (*child)->ReadLine(kTimeoutMs);
     if (!line.ok()) return {};
-    if (round == 1) return nlohmann::json::parse(*line, nullptr, false);
+    if (round == 0) continue;
+    // Exits by itself, and cleanly, when its input ends.
+    return (*child)->Finish(kTimeoutMs).ok() ? nlohmann::json::parse(*line, nullptr, false) : nlohmann::json();
   }
   return {};
 }

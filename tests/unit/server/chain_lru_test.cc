@@ -238,7 +238,9 @@ TEST_F(ChainLruTest, OrderIsTheDocumentedOne) {
         const uint64_t expected = model.Pop();
         const uint64_t popped = Pop();
         ASSERT_EQ(popped, expected) << "step " << step;
-        if (popped != 0) ASSERT_TRUE(policy_.ForgetPopped(Block(popped)));
+        if (popped != 0) {
+          ASSERT_TRUE(policy_.ForgetPopped(Block(popped)));
+        }
       }
     }
   }

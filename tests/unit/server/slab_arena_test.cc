@@ -33,7 +33,8 @@ TEST(SizeClassesTest, WasteLessThanASixteenthAndPowersOfTwoAreExact) {
     ASSERT_GE(slot, bytes);
     ASSERT_LT(static_cast<double>(slot - bytes) / static_cast<double>(slot), 0.0625) << bytes;
   }
-  for (uint64_t bytes = 4096; bytes <= 64 << 20; bytes *= 2) EXPECT_EQ(classes.slot_bytes(classes.ClassOf(bytes)), bytes);
+  for (uint64_t bytes = 4096; bytes <= 64 << 20; bytes *= 2)
+    EXPECT_EQ(classes.slot_bytes(classes.ClassOf(bytes)), bytes);
   for (uint64_t bytes = 1; bytes <= 64 * kKiB; bytes += 511) {
     ASSERT_LT(classes.slot_bytes(classes.ClassOf(bytes)) - bytes, kSlotAlignment);
   }
@@ -145,7 +146,9 @@ TEST(SlabArenaTest, ChosenSlabsAreManyAndAtMost64MiB) {
     EXPECT_GE(arena_bytes / (*arena)->slab_bytes(), 16u);
     EXPECT_GE((*arena)->slab_bytes(), 4u << 20);
     EXPECT_LE((*arena)->slab_bytes(), 64u << 20);
-    if (arena_bytes >= 4ull << 30) EXPECT_EQ((*arena)->slab_bytes(), 64u << 20);
+    if (arena_bytes >= 4ull << 30) {
+      EXPECT_EQ((*arena)->slab_bytes(), 64u << 20);
+    }
   }
 }
 

@@ -77,7 +77,9 @@ TEST(StoreEvictTest, BlocksBeingReadAreNotEvicted) {
   EXPECT_EQ(h.Put(ns, 17, kBlock), PutOutcome::kStored);
   EXPECT_FALSE(h.Has(ns, 5));
   for (uint64_t id = 1; id <= 16; ++id) {
-    if (id != 5) EXPECT_TRUE(PayloadIs(readers[id - 1], id));
+    if (id != 5) {
+      EXPECT_TRUE(PayloadIs(readers[id - 1], id));
+    }
   }
 }
 
@@ -195,7 +197,9 @@ TEST(StoreEvictTest, OneClientsHitsAreThoseOfTheSimulation) {
     const MatchResult match = h.Match(ns, chain, random.Chance(0.3) ? 1000 : 0);
     ASSERT_EQ(h.UsableBlocks(match), expected) << "request " << request;
     h.PutChain(ns, chain, kBlock, expected);
-    if (!match.lease.empty()) ASSERT_TRUE(h.store->ReleaseLease("t", match.lease).ok());
+    if (!match.lease.empty()) {
+      ASSERT_TRUE(h.store->ReleaseLease("t", match.lease).ok());
+    }
     if (request % 100 == 0) {
       for (uint64_t id = 1; id <= 3000; ++id) ASSERT_EQ(h.Has(ns, id), simulation.Has(id)) << id;
     }

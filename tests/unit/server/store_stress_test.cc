@@ -67,8 +67,8 @@ class Worker {
   void PutChain(const Namespace& ns, uint64_t first, uint64_t count) {
     for (uint64_t id = first; id < first + count; ++id) {
       for (uint32_t shard = 0; shard < kShards; ++shard) {
-        OfferResult offer = h_->Offer(ns, id, BytesOf(id), id - first, id == first ? 0 : id - 1, shard, 0,
-                                      Pick(20) == 0 ? 5 : 0);
+        OfferResult offer =
+            h_->Offer(ns, id, BytesOf(id), id - first, id == first ? 0 : id - 1, shard, 0, Pick(20) == 0 ? 5 : 0);
         if (!offer.ticket) continue;
         if (Pick(10) == 0) continue;  // gives up
         if (Pick(10) == 0) {
@@ -89,7 +89,9 @@ class Worker {
       for (uint32_t shard = 0; shard < kShards; ++shard) {
         const ReadResult read = Check(ns, first + b, shard);
         const bool may_miss = !lease || h_->store->CheckLease(ns, match.lease).code() != absl::StatusCode::kOk;
-        if (!read.slot && !may_miss) EXPECT_TRUE(dropped(read.miss)) << Name(read.miss);
+        if (!read.slot && !may_miss) {
+          EXPECT_TRUE(dropped(read.miss)) << Name(read.miss);
+        }
       }
     }
     if (!match.lease.empty()) leases_.emplace_back(ns.tenant, match.lease);

@@ -61,6 +61,7 @@ inline void FillPayload(const SlotRef& slot, uint64_t id, uint64_t bytes) {
   slot.header()->payload_bytes = bytes;
 }
 inline bool PayloadIs(const SlotRef& slot, uint64_t id) {
+  if (!slot) return false;
   uint64_t first = 0;
   uint64_t last = 0;
   std::memcpy(&first, slot.payload(), 8);
@@ -94,7 +95,8 @@ class StoreHarness {
   OfferResult Offer(const Namespace& ns, uint64_t id, uint64_t bytes, uint64_t depth = 0, uint64_t parent = 0,
                     uint32_t shard = 0, uint32_t group = 0, uint32_t retain_ms = 0) {
     const std::string hash = TestHash(id, ns.spec.hash_bytes);
-    const std::string parent_hash = parent == 0 ? "" : TestHash(parent, ns.spec.hash_bytes);
+    std::string parent_hash;
+    if (parent != 0) parent_hash = TestHash(parent, ns.spec.hash_bytes);
     PutOffer offer;
     offer.group = group;
     offer.shard = shard;

@@ -17,7 +17,7 @@
 namespace quarry::transport {
 namespace {
 
-constexpr int64_t kLongNs = 60'000'000'000;
+constexpr int64_t kLongNs = 200'000'000'000;
 
 class Loopback : public Link {
  public:
@@ -39,7 +39,8 @@ class Tcp : public Link {
       server_loops_.push_back(std::make_unique<EventLoop>("t-server"));
       client_loops_.push_back(std::make_unique<EventLoop>("t-client"));
     }
-    server_ = std::make_unique<tcp::TcpServerChannel>(ServerChannelContext{.on_closed = [this](absl::Status) { ++broken_; }});
+    server_ =
+        std::make_unique<tcp::TcpServerChannel>(ServerChannelContext{.on_closed = [this](absl::Status) { ++broken_; }});
     ClientChannelContext context{.on_closed = [this](absl::Status) { ++broken_; }};
     for (int i = 0; i < streams; ++i) {
       SocketPair pair = TcpPair();

@@ -29,8 +29,10 @@ TEST(HostPortTest, ParsesNamesAndBothFamilies) {
     const char* text;
     const char* host;
     uint16_t port;
-  } cases[] = {{"localhost:7420", "localhost", 7420}, {"127.0.0.1:0", "127.0.0.1", 0},
-               {"[::1]:65535", "::1", 65535},         {"[fe80::1%eth0]:1", "fe80::1%eth0", 1}};
+  } cases[] = {{"localhost:7420", "localhost", 7420},
+               {"127.0.0.1:0", "127.0.0.1", 0},
+               {"[::1]:65535", "::1", 65535},
+               {"[fe80::1%eth0]:1", "fe80::1%eth0", 1}};
   for (const auto& c : cases) {
     auto parsed = ParseHostPort(c.text);
     ASSERT_TRUE(parsed.ok()) << c.text << ": " << parsed.status();
@@ -41,11 +43,13 @@ TEST(HostPortTest, ParsesNamesAndBothFamilies) {
 }
 
 TEST(HostPortTest, ErrorsNameTheAddressAndTheFault) {
-  const std::pair<const char*, const char*> cases[] = {
-      {"", "no port"},          {"localhost", "no port"},      {":7420", "no host"},          {"[]:7420", "no host"},
-      {"::1:7420", "brackets"}, {"[::1]", "no ']:'"},          {"[::1:7420", "no ']:'"},      {"localhost:", "port"},
-      {"localhost:x", "port"},  {"localhost:65536", "65535"},  {"localhost:-1", "65535"},     {"localhost:1x", "port"},
-      {"a:b:1", "brackets"},    {"localhost:99999999999", "65535"}};
+  const std::pair<const char*, const char*> cases[] = {{"", "no port"},           {"localhost", "no port"},
+                                                       {":7420", "no host"},      {"[]:7420", "no host"},
+                                                       {"::1:7420", "brackets"},  {"[::1]", "no ']:'"},
+                                                       {"[::1:7420", "no ']:'"},  {"localhost:", "port"},
+                                                       {"localhost:x", "port"},   {"localhost:65536", "65535"},
+                                                       {"localhost:-1", "65535"}, {"localhost:1x", "port"},
+                                                       {"a:b:1", "brackets"},     {"localhost:99999999999", "65535"}};
   for (const auto& [text, fault] : cases) {
     auto parsed = ParseHostPort(text);
     ASSERT_EQ(parsed.status().code(), absl::StatusCode::kInvalidArgument) << text;

@@ -194,7 +194,8 @@ TEST_F(TcpServerChannelTest, BytesThatDoNotFitTheirSumsAreAChecksumError) {
     TestSlot target(payload.size());
     const auto end = Start(Kind::kRead, {1, i}, &target);
     std::string frames = Joined(FramesOf({1, i}, payload, 100'000));
-    const size_t flips[] = {kHeaderBytes + kFixedMetaBytes + 3, kHeaderBytes + kFixedMetaBytes + 100, frames.size() - 1};
+    const size_t flips[] = {kHeaderBytes + kFixedMetaBytes + 3, kHeaderBytes + kFixedMetaBytes + 100,
+                            frames.size() - 1};
     frames[flips[i]] = static_cast<char>(frames[flips[i]] ^ 1);  // a sum, an early byte, the last byte
     ASSERT_TRUE(WaitFor([&] {
       int bytes = 0;

@@ -1,5 +1,3 @@
-#include "common/transport/tcp/frame.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,13 +7,14 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/transport/tcp/frame.h"
 
 namespace quarry::transport::tcp {
 namespace {
 
 using ::testing::HasSubstr;
 
-constexpr FrameHeader kFirst{FrameType::kData, {7, 3}, 0, 1000, kFixedMetaBytes + 8};
+constexpr FrameHeader kFirst{FrameType::kData, {7, 3}, 0, 1000, MetaBytes(1)};
 constexpr FrameHeader kLater{FrameType::kData, {7, 3}, 1000, 1000, 0};
 
 absl::StatusOr<FrameHeader> RoundTrip(const FrameHeader& header) {
@@ -54,8 +53,8 @@ TEST(FrameHeaderTest, KeepsItsFields) {
 TEST(FrameHeaderTest, LiesOnTheWireAsDocumented) {
   std::byte bytes[kHeaderBytes];
   EncodeHeader({FrameType::kPull, {0x0102030405060708, 0x090A0B0C}, 0x11, 0x12, 0x13}, bytes);
-  const uint8_t expected[kHeaderBytes] = {2, 0, 0, 0, 0x0C, 0x0B, 0x0A, 9, 8, 7, 6, 5, 4, 3, 2, 1,
-                                          0x11, 0, 0, 0, 0, 0, 0, 0, 0x12, 0, 0, 0, 0x13, 0, 0, 0};
+  const uint8_t expected[kHeaderBytes] = {2,    0, 0, 0, 0x0C, 0x0B, 0x0A, 9, 8,    7, 6, 5, 4,    3, 2, 1,
+                                          0x11, 0, 0, 0, 0,    0,    0,    0, 0x12, 0, 0, 0, 0x13, 0, 0, 0};
   EXPECT_EQ(std::memcmp(bytes, expected, kHeaderBytes), 0);
 }
 
@@ -70,10 +69,10 @@ TEST(FrameHeaderTest, ErrorsNameTheFieldAndItsBound) {
       {With(kFirst, [](auto& h) { h.payload_bytes = 0; }), "payload_bytes", "262144"},
       {With(kFirst, [](auto& h) { h.payload_bytes = kMaxFramePayload + 1; }), "payload_bytes", "262144"},
       {With(kFirst, [](auto& h) { h.payload_bytes = ~0u; }), "payload_bytes", "262144"},
-      {With(kFirst, [](auto& h) { h.meta_bytes = 0; }), "meta_bytes", "48"},
-      {With(kFirst, [](auto& h) { h.meta_bytes = kFixedMetaBytes - 8; }), "meta_bytes", "48"},
-      {With(kFirst, [](auto& h) { h.meta_bytes = kFixedMetaBytes + 1; }), "meta_bytes", "steps of 8"},
-      {With(kFirst, [](auto& h) { h.meta_bytes = kMaxMetaBytes + 8; }), "meta_bytes", "8240"},
+      {With(kFirst, [](auto& h) { h.meta_bytes = 0; }), "meta_bytes", "64"},
+      {With(kFirst, [](auto& h) { h.meta_bytes = kFixedMetaBytes - 8; }), "meta_bytes", "64"},
+      {With(kFirst, [](auto& h) { h.meta_bytes = kFixedMetaBytes + 1; }), "meta_bytes", "steps of 32"},
+      {With(kFirst, [](auto& h) { h.meta_bytes = kMaxMetaBytes + 8; }), "meta_bytes", "8256"},
       {With(kLater, [](auto& h) { h.meta_bytes = kFixedMetaBytes; }), "meta_bytes", "0 in others"},
       {With(kLater, [](auto& h) { h.offset = kMaxShardBytes; }), "offset", "67108864"},
       {With(kLater, [](auto& h) { h.offset = ~0ull; }), "offset", "67108864"},
@@ -109,7 +108,7 @@ TEST(ItemMetaTest, KeepsItsFields) {
   const ItemMeta meta{42, {65'537, 70'000, 150'000}, {5, 6}, sums};
   std::string encoded;
   EncodeMeta(meta, &encoded);
-  EXPECT_EQ(encoded.size(), kFixedMetaBytes + 24);
+  EXPECT_EQ(encoded.size(), MetaBytes(3));
   std::vector<uint64_t> room(ChunkCount(kMaxShardBytes));
   ItemMeta decoded;
   ASSERT_TRUE(Decode(encoded, &room, &decoded).ok());
@@ -167,6 +166,17 @@ TEST(ItemMetaTest, ErrorsNameTheFieldAndItsBound) {
   for (size_t bytes : {size_t{0}, kFixedMetaBytes - 1, kFixedMetaBytes + 1, kMaxMetaBytes + 8}) {
     ItemMeta decoded;
     EXPECT_THAT(std::string(Decode(std::string(bytes, '\0'), &room, &decoded).message()), HasSubstr("meta_bytes"));
+  }
+}
+
+TEST(ItemMetaTest, HoldsAsManySumsAsItSays) {
+  std::string encoded;
+  EncodeMeta({1, {0, 100, 100}, {0, 0}, std::vector<uint64_t>{7}}, &encoded);
+  std::vector<uint64_t> room(ChunkCount(kMaxShardBytes));
+  ItemMeta decoded;
+  ASSERT_TRUE(Decode(encoded, &room, &decoded).ok());
+  for (const std::string& wrong : {encoded.substr(0, kFixedMetaBytes), encoded + std::string(kMetaStep, '\0')}) {
+    EXPECT_THAT(std::string(Decode(wrong, &room, &decoded).message()), HasSubstr("1 chunk sums"));
   }
 }
 

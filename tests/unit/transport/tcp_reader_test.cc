@@ -1,8 +1,7 @@
-#include "common/transport/tcp/frame_reader.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/transport/tcp/frame_reader.h"
 #include "tests/unit/common/test_seed.h"
 #include "tests/unit/transport/sockets.h"
 #include "tests/unit/transport/wire.h"
@@ -55,7 +54,7 @@ struct Story {
     stream += Joined(FramesOf({1, 1}, payloads[1], 777));
     stream += HeaderOf({FrameType::kAbort, {8, 8}, 0, 0, 0});
     const auto cut_off = FramesOf({1, 2}, payloads[2], 3000);
-    stream += cut_off[0] + cut_off[1];  // and then goes on to another item
+    stream += cut_off[0] + cut_off[1];                // and then goes on to another item
     stream += Joined(FramesOf({1, 4}, payloads[1]));  // of the wrong size
     stream += Joined(FramesOf({1, 3}, payloads[3], 100'000, [](ItemMeta& meta) { meta.edge_sums[0] = 5; }));
     const auto aborted = FramesOf({1, 5}, payloads[2], 4096);
@@ -74,11 +73,10 @@ struct Story {
 };
 
 void ExpectStoryTold(const Story& story, RecordingSink& sink) {
-  EXPECT_THAT(sink.log(),
-              ElementsAre("find 1/0", "received 1/0 1 intact", "pull 9/9", "find 2/5", "find 1/1",
-                          "received 1/1 10000 intact", "abort 8/8", "find 1/2", "broken 1/2", "find 1/4",
-                          "broken 1/4 wrong size", "find 1/3", "received 1/3 200001 intact", "find 1/5", "abort 1/5",
-                          "find 1/6", "received 1/6 10000 damaged"));
+  EXPECT_THAT(sink.log(), ElementsAre("find 1/0", "received 1/0 1 intact", "pull 9/9", "find 2/5", "find 1/1",
+                                      "received 1/1 10000 intact", "abort 8/8", "find 1/2", "broken 1/2", "find 1/4",
+                                      "broken 1/4 wrong size", "find 1/3", "received 1/3 200001 intact", "find 1/5",
+                                      "abort 1/5", "find 1/6", "received 1/6 10000 damaged"));
   EXPECT_TRUE(sink.place(0).buffer.Holds(story.payloads[0]));
   EXPECT_TRUE(sink.place(1).buffer.Holds(story.payloads[1]));
   EXPECT_TRUE(sink.place(3).buffer.Holds(story.payloads[3]));
@@ -139,9 +137,11 @@ TEST(FrameReaderTest, ComputedSumsAreTheReceivers) {
     const Bytes payload = Payload(1, 150'000);
     sink.Add(Shape::kContiguous, payload.size()).keep_sums = true;
     Feed feed(&sink);
-    ASSERT_TRUE(feed.Send(Joined(FramesOf({1, 0}, payload, 7000, [&](ItemMeta& meta) {
-                      if (!sender_sums) meta.sums = {};
-                    }))).ok());
+    ASSERT_TRUE(feed.Send(Joined(FramesOf({1, 0}, payload, 7000,
+                                          [&](ItemMeta& meta) {
+                                            if (!sender_sums) meta.sums = {};
+                                          })))
+                    .ok());
     EXPECT_EQ(sink.log().back(), "received 1/0 150000 intact");
     EXPECT_EQ(sink.place(0).sums, SumsOf(payload));
   }
@@ -150,7 +150,8 @@ TEST(FrameReaderTest, ComputedSumsAreTheReceivers) {
 // Three sums would be computed for a range of two chunks' length that is not aligned.
 TEST(FrameReaderTest, APartOfAPayloadIsNotTakenForAWholeOne) {
   constexpr size_t kBytes = 2 * kChunkBytes;
-  const PayloadRange ranges[] = {{1, kBytes, kBytes + 1}, {0, kBytes, kBytes + 1}, {kChunkBytes, kBytes, 3 * kChunkBytes}};
+  const PayloadRange ranges[] = {
+      {1, kBytes, kBytes + 1}, {0, kBytes, kBytes + 1}, {kChunkBytes, kBytes, 3 * kChunkBytes}};
   for (const PayloadRange& range : ranges) {
     RecordingSink sink;
     RecordingSink::Place& place = sink.Add(Shape::kContiguous, kBytes);
@@ -219,12 +220,15 @@ TEST(FrameReaderTest, MalformedStreamsEndWithAnErrorAndWriteNothingElsewhere) {
       {"continues a whole item", Joined(frames) + HeaderOf(DataHeader(10'000, 1, 0)) + filler,
        "not what is being received"},
       {"goes beyond the end", frames[0] + frames[1] + HeaderOf(DataHeader(8000, 2001, 0)) + filler, "beyond the end"},
-      {"first frame longer than its range",
-       meta_changed([](ItemMeta& meta) { meta.range = {0, 3999, kBytes}; }), "beyond the end"},
+      {"first frame longer than its range", meta_changed([](ItemMeta& meta) {
+         meta.range = {0, 3999, kBytes};
+       }),
+       "beyond the end"},
       {"range outside of the payload", meta_changed([](ItemMeta& meta) { meta.range.offset = 1; }), "range_offset"},
       {"payload larger than any", meta_changed([](ItemMeta& meta) { meta.range.payload_bytes = kMaxShardBytes + 1; }),
        "payload_bytes"},
-      {"sums of another length", meta_changed([](ItemMeta& meta) { meta.range.payload_bytes = 100'000; }), "chunk sums"},
+      {"sums of another length", meta_changed([](ItemMeta& meta) { meta.range.payload_bytes = 100'000; }),
+       "chunk sums"},
       {"an item that is not expected", Joined(FramesOf({1, 7}, payload)), "request 1 has no item 7"},
       {"a request that is not expected", Joined(FramesOf({3, 0}, payload)), "request 3 has no item 0"},
       {"a signal with data", HeaderOf({FrameType::kPull, {1, 0}, 0, 5, 0}) + filler, "payload_bytes"},
@@ -236,8 +240,7 @@ TEST(FrameReaderTest, MalformedStreamsEndWithAnErrorAndWriteNothingElsewhere) {
       sink.Add(Shape::kStrided8K, kBytes);
       sink.Add(Shape::kStrided8K, kBytes);
       Feed feed(&sink);
-      const absl::Status status =
-          feed.Send(c.stream, [&] { return byte_by_byte ? size_t{1} : size_t{1} << 30; });
+      const absl::Status status = feed.Send(c.stream, [&] { return byte_by_byte ? size_t{1} : size_t{1} << 30; });
       EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
       EXPECT_THAT(std::string(status.message()), HasSubstr(c.message));
       EXPECT_TRUE(sink.place(0).buffer.GapsIntact());
@@ -271,7 +274,8 @@ TEST(FrameReaderTest, ItemsOfTheWrongSizeNeverLeaveTheirBuffer) {
       sink.Add(Shape::kStrided8K, next.size());
       Feed feed(&sink);
       ASSERT_TRUE(feed.Send(Joined(FramesOf({1, 0}, Payload(1, sent), frame)) + Joined(FramesOf({1, 1}, next))).ok());
-      EXPECT_THAT(sink.log(), ElementsAre("find 1/0", "broken 1/0 wrong size", "find 1/1", "received 1/1 10000 intact"));
+      EXPECT_THAT(sink.log(),
+                  ElementsAre("find 1/0", "broken 1/0 wrong size", "find 1/1", "received 1/1 10000 intact"));
       EXPECT_TRUE(sink.place(0).buffer.GapsIntact());
       EXPECT_TRUE(sink.place(1).buffer.Holds(next));
     }

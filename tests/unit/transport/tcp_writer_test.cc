@@ -1,11 +1,10 @@
-#include "common/transport/tcp/frame_writer.h"
-
 #include <gtest/gtest.h>
 
 #include <optional>
 #include <thread>
 
 #include "common/clock.h"
+#include "common/transport/tcp/frame_writer.h"
 #include "tests/unit/common/test_seed.h"
 #include "tests/unit/transport/sockets.h"
 #include "tests/unit/transport/wire.h"
@@ -61,7 +60,8 @@ class FrameWriterTest : public ::testing::Test {
   }
   // Item `index` is {request, index} on its way; it lands when `request` is 1.
   void Push(uint32_t index, uint64_t request = 1, int64_t deadline_ns = 0) {
-    auto outgoing = std::make_unique<TestOutgoing>(ItemId{request, index}, &items_[index]->source, &items_[index]->sent);
+    auto outgoing =
+        std::make_unique<TestOutgoing>(ItemId{request, index}, &items_[index]->source, &items_[index]->sent);
     outgoing->deadline_ns = deadline_ns;
     writer_->Push(std::move(outgoing));
   }

@@ -78,9 +78,9 @@ struct Range {
   size_t offset;
   size_t bytes;
 };
-constexpr Range kRanges[] = {{0, kPayloadBytes}, {0, 65'536},      {65'536, 131'072}, {0, 1},       {1, 65'535},
-                             {100, 200},         {65'530, 12},     {70'000, 150'000}, {131'072, 1}, {262'144, 37'856},
-                             {262'145, 100},     {299'999, 1},     {0, 299'999},      {65'535, 65'538}};
+constexpr Range kRanges[] = {{0, kPayloadBytes}, {0, 65'536},  {65'536, 131'072}, {0, 1},          {1, 65'535},
+                             {100, 200},         {65'530, 12}, {70'000, 150'000}, {131'072, 1},    {262'144, 37'856},
+                             {262'145, 100},     {299'999, 1}, {0, 299'999},      {65'535, 65'538}};
 
 TEST_P(TransportBytesTest, RangesAreVerifiedByTheirChunks) {
   const Bytes payload = Payload(5, kPayloadBytes);
@@ -89,7 +89,8 @@ TEST_P(TransportBytesTest, RangesAreVerifiedByTheirChunks) {
     SCOPED_TRACE(testing::Message() << "offset " << range.offset << " bytes " << range.bytes);
     // Bit to flip in the slot: none; the range's first, last and middle byte; beside it.
     const size_t end = range.offset + range.bytes;
-    std::vector<std::pair<size_t, bool>> flips = {{range.offset, true}, {end - 1, true}, {(range.offset + end) / 2, true}};
+    std::vector<std::pair<size_t, bool>> flips = {
+        {range.offset, true}, {end - 1, true}, {(range.offset + end) / 2, true}};
     if (range.offset > 0) flips.emplace_back(range.offset - 1, false);
     if (end < kPayloadBytes) flips.emplace_back(end, false);
     flips.emplace_back(kPayloadBytes, false);
@@ -127,9 +128,7 @@ struct Damage {
 
 TEST_P(TransportBytesTest, DamageIsNeverTakenForTheBlock) {
   const Bytes payload = Payload(6, kPayloadBytes);
-  const auto flip = [](size_t at) {
-    return [at](TestSlot& slot) { slot.memory.data()[at] ^= std::byte{0x80}; };
-  };
+  const auto flip = [](size_t at) { return [at](TestSlot& slot) { slot.memory.data()[at] ^= std::byte{0x80}; }; };
   const Damage damages[] = {
       {"first bit", flip(0)},
       {"last bit", flip(kPayloadBytes - 1)},

@@ -45,8 +45,8 @@ std::vector<std::string> FramesOf(ItemId id, const Bytes& payload, size_t frame_
   std::vector<std::string> frames;
   for (size_t at = 0; at < payload.size(); at += frame_bytes) {
     const size_t bytes = std::min(frame_bytes, payload.size() - at);
-    std::string frame = HeaderOf({FrameType::kData, id, at, static_cast<uint32_t>(bytes),
-                                  static_cast<uint32_t>(at == 0 ? encoded.size() : 0)});
+    std::string frame = HeaderOf(
+        {FrameType::kData, id, at, static_cast<uint32_t>(bytes), static_cast<uint32_t>(at == 0 ? encoded.size() : 0)});
     if (at == 0) frame += encoded;
     frames.push_back(frame + Text(payload).substr(at, bytes));
   }

@@ -41,13 +41,15 @@ std::vector<uint32_t> RoundTrips(int fd, const EchoOptions& options, double dead
 }  // namespace
 
 EchoLimit::EchoLimit(const EchoOptions& options) : options_(options) {
-  const uint16_t port = StartServer(Serve, nullptr);
+  server_ = StartServer(Serve, nullptr);
   for (size_t i = 0; i < options.connections; ++i) {
-    fds_.push_back(Connect(port, 0));
+    fds_.push_back(Connect(server_.port, 0));
     const Start start = {options.request_bytes, options.reply_bytes};
     if (!SendAll(fds_.back(), &start, sizeof(start))) Die("the server has gone");
   }
 }
+
+EchoLimit::~EchoLimit() { StopServer(server_); }
 
 std::vector<uint32_t> EchoLimit::Run(double seconds) {
   std::vector<std::vector<uint32_t>> parts(fds_.size());

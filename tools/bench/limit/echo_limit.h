@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "tools/bench/limit/sockets.h"
+
 namespace limit {
 
 struct EchoOptions {
@@ -19,11 +21,13 @@ class EchoLimit {
  public:
   // Starts the server process and connects to it.
   explicit EchoLimit(const EchoOptions& options);
+  ~EchoLimit();
   // Latencies in nanoseconds of the round trips of that time, sorted.
   std::vector<uint32_t> Run(double seconds);
 
  private:
   const EchoOptions options_;
+  Server server_;
   std::vector<int> fds_;
 };
 

@@ -147,19 +147,21 @@ StreamLimit::StreamLimit(const StreamOptions& options) : options_(options) {
   // Shared, so that the child has the pages that are faulted in here.
   g_server_arena->bytes = options.server_arena_bytes;
   g_server_arena->memory = MapArena(options.server_arena_bytes);
-  port_ = StartServer(Serve, g_server_arena);
+  server_ = StartServer(Serve, g_server_arena);
   munmap(g_server_arena->memory, g_server_arena->bytes);
   client_arena_ = MapArena(options.client_arena_bytes);
   buffer_bytes_ = options.buffer_bytes;
   if (buffer_bytes_ < 0) Calibrate();
 }
 
+StreamLimit::~StreamLimit() { StopServer(server_); }
+
 double StreamLimit::Run(double seconds) { return RunWith(seconds, buffer_bytes_); }
 
 double StreamLimit::RunWith(double seconds, int buffer_bytes) {
   std::vector<int> fds;
   for (size_t i = 0; i < options_.connections; ++i) {
-    fds.push_back(Connect(port_, buffer_bytes));
+    fds.push_back(Connect(server_.port, buffer_bytes));
     const Start start = {options_.put, options_.block_bytes, ++rounds_, buffer_bytes};
     if (!SendAll(fds.back(), &start, sizeof(start))) Die("the server has gone");
   }

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tools/bench/limit/sockets.h"
+
 namespace limit {
 
 struct StreamOptions {
@@ -22,6 +24,7 @@ class StreamLimit {
  public:
   // Starts the server process and, where asked for, finds the best buffer size.
   explicit StreamLimit(const StreamOptions& options);
+  ~StreamLimit();
   // Moves bytes for that long over new connections. GB/s (1e9 bytes).
   double Run(double seconds);
   int buffer_bytes() const { return buffer_bytes_; }
@@ -33,7 +36,7 @@ class StreamLimit {
   const StreamOptions options_;
   char* server_arena_ = nullptr;  // touched in the child only
   char* client_arena_ = nullptr;
-  uint16_t port_ = 0;
+  Server server_;
   int buffer_bytes_ = 0;
   uint64_t rounds_ = 0;
 };

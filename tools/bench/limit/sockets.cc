@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -90,7 +91,7 @@ char* MapArena(size_t bytes) {
   return static_cast<char*>(memory);
 }
 
-uint16_t StartServer(void (*serve)(int fd, void* context), void* context) {
+Server StartServer(void (*serve)(int fd, void* context), void* context) {
   uint16_t port = 0;
   const int listener = Listen(&port);
   const pid_t parent = getpid();
@@ -98,7 +99,7 @@ uint16_t StartServer(void (*serve)(int fd, void* context), void* context) {
   if (child < 0) Die("fork");
   if (child > 0) {
     close(listener);
-    return port;
+    return {port, child};
   }
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(0);
@@ -113,6 +114,11 @@ uint16_t StartServer(void (*serve)(int fd, void* context), void* context) {
       close(fd);
     }).detach();
   }
+}
+
+void StopServer(const Server& server) {
+  kill(server.pid, SIGKILL);
+  waitpid(server.pid, nullptr, 0);
 }
 
 double NowSeconds() {

@@ -24,8 +24,13 @@ bool ReceiveAll(int fd, void* data, size_t bytes);
 char* MapArena(size_t bytes);
 
 // Runs serve(fd) on a thread of its own for every connection, in a child process that
-// dies with this one. Returns the child's port.
-uint16_t StartServer(void (*serve)(int fd, void* context), void* context);
+// dies with this one.
+struct Server {
+  uint16_t port = 0;
+  int pid = 0;
+};
+Server StartServer(void (*serve)(int fd, void* context), void* context);
+void StopServer(const Server& server);
 
 double NowSeconds();
 
