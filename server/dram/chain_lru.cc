@@ -30,9 +30,7 @@ constexpr uint64_t kTreeOverhead = 8;  // of a B-tree node's spare room, per buc
 
 }  // namespace
 
-bool ChainLru::IsLiveLocked(uint32_t block, uint64_t stamp) const {
-  return Entry(block).stamp == (stamp | kQueuedBit);
-}
+bool ChainLru::IsLiveLocked(uint32_t block, uint64_t stamp) const { return Entry(block).stamp == (stamp | kQueuedBit); }
 
 void ChainLru::SetStampLocked(uint32_t block, uint64_t stamp) {
   BlockEntry& entry = Entry(block);

@@ -84,6 +84,13 @@ class ProtocolCase(unittest.TestCase):
         session = self.session(**options)
         return session, session.open(name, spec)
 
+    def end_by_time(self, session, leases):
+        """Makes the leases so short that they end by themselves, and waits for it."""
+        renew = raw_session.T.RenewLease
+        for request in [session.send(renew_lease=renew(lease=lease, lease_ms=1)) for lease in leases]:
+            self.assertEqual(session.answer(request).WhichOneof("body"), "lease_reply")
+        quarryd.wait_until(lambda: self.metric("quarry_leases") == 0, "the leases' end")
+
     def metrics(self):
         host, port = self.daemon.metrics.rsplit(":", 1)
         connection = http.client.HTTPConnection(host, int(port), timeout=quarryd.DEADLINE_S)

@@ -81,29 +81,30 @@ class SmallArenaTest(protocol_case.ProtocolCase):
         requests = []
         for i in range(1000):
             part = blocks[i % 496:i % 496 + 16]
-            match = T.Match(handle=self.handle, chains=[T.ChainPart(hashes=b"".join(part))], lease_ms=3000)
+            match = T.Match(handle=self.handle, chains=[T.ChainPart(hashes=b"".join(part))], lease_ms=60_000)
             requests.append(self.one.send(match=match))
         replies = [self.one.answer(request).match_reply for request in requests]
         self.assertEqual({reply.usable_tokens for reply in replies}, {16 * 16})
-        self.assertEqual(len({reply.lease for reply in replies}), 1000)
-        quarryd.wait_until(lambda: self.metric("quarry_leases") == 0, "the leases' end")
+        leases = {reply.lease for reply in replies}
+        self.assertEqual(len(leases), 1000)
+        self.end_by_time(self.one, leases)
         self.flood("after", 2)
         self.assertEqual(set(self.one.get(self.handle, blocks)), {("miss", self.cause("EVICTED"))})
 
     def test_a_get_slower_than_its_lease_has_every_byte_through_a_flood(self):
         blocks = self.flood("slow", 1)[-256:]
         slow, handle = self.opened("small", model_spec(shard_bytes=SIZE))
-        lease = slow.match(handle, blocks, lease_ms=500).lease
+        lease = slow.match(handle, blocks, lease_ms=60_000).lease
         get = slow.start_get(handle, blocks, lease=lease, credit_bytes=1)
         slow.wait(lambda: slow.items, "the first item")
-        quarryd.wait_until(lambda: self.metric("quarry_leases") == 0, "the lease's end")
+        self.end_by_time(slow, [lease])
         self.flood("meanwhile", 2)
         slow.send(get, credit=raw_session.T.Credit(bytes=ARENA))
         self.assertEqual(slow.end_get(get, len(blocks)), [bytes_of(block) for block in blocks])
 
     def test_a_retained_block_is_kept_for_its_time(self):
         block = hash_of(self.id())
-        request = self.one.start_put(self.handle, [block], [bytes_of(block)], size=SIZE, retain_ms=3000)
+        request = self.one.start_put(self.handle, [block], [bytes_of(block)], size=SIZE, retain_ms=5000)
         self.assertEqual(self.one.end_put(request), [self.stored()])
         self.assertEqual(self.metric("quarry_leases"), 1)
         quarryd.wait_until(lambda: self.metric("quarry_leases") == 0, "the end of its time")

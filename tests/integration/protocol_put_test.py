@@ -27,10 +27,10 @@ class PutTest(protocol_case.ProtocolCase):
         self.frames = None
 
     def pulled(self, session=None, handle=None, **options):
-        """The request of a put whose item has been asked for and is not yet sent."""
+        """The request of a put whose item has been asked for, unless it has ended, and is not yet sent."""
         session = session or self.one
         request = session.start_put(handle or self.handle, [self.block], (), size=SIZE, **options)
-        session.wait(lambda: (request, 0) in session.pulls, "the pull")
+        session.wait(lambda: (request, 0) in session.pulls or request in session.messages, "the pull")
         return request
 
     def other(self):

@@ -6,7 +6,7 @@
 
 namespace quarry::transport::tcp {
 
-TcpClientChannel::TcpClientChannel(ClientChannelContext context) : table_(std::make_shared<ExposedTable>()) {
+TcpClientChannel::TcpClientChannel(const ClientChannelContext& context) : table_(std::make_shared<ExposedTable>()) {
   // Streams break one by one, on different threads; the first tells.
   auto once = std::make_shared<std::once_flag>();
   for (const JoinedStream& joined : context.streams) {

@@ -15,7 +15,7 @@ class ClientStream;
 
 class TcpClientChannel : public ClientChannel {
  public:
-  explicit TcpClientChannel(ClientChannelContext context);
+  explicit TcpClientChannel(const ClientChannelContext& context);
   // Not from a stream's callback.
   ~TcpClientChannel() override;
 

@@ -41,26 +41,26 @@ ServerStream::ServerStream(UniqueFd fd, EventLoop* loop, std::function<void(absl
           [this](const absl::Status& status) { OnStreamBroken(status); }) {}
 
 void ServerStream::Start(std::unique_ptr<Transfer> transfer) {
-  bool kick = false;
+  bool kick;
   {
-    std::lock_guard lock(mutex_);
-    if (!closed_) {
-      queued_bytes_.fetch_add(transfer->bytes, std::memory_order_relaxed);
-      inbox_.push_back(std::move(transfer));
-      kick = !std::exchange(kick_posted_, true);
+    std::unique_lock lock(mutex_);
+    if (closed_) {
+      lock.unlock();
+      transfer->Finish(TransferStatus::kClosed);
+      return;
     }
+    queued_bytes_.fetch_add(transfer->bytes, std::memory_order_relaxed);
+    inbox_.push_back(std::move(transfer));
+    kick = !std::exchange(kick_posted_, true);
   }
-  if (transfer != nullptr) {
-    transfer->Finish(TransferStatus::kClosed);
-  } else if (kick) {
-    loop_->Post([self = shared_from_this()] {
-      {
-        std::lock_guard lock(self->mutex_);
-        self->kick_posted_ = false;
-      }
-      self->stream_.Flush();
-    });
-  }
+  if (!kick) return;
+  loop_->Post([self = shared_from_this()] {
+    {
+      std::lock_guard lock(self->mutex_);
+      self->kick_posted_ = false;
+    }
+    self->stream_.Flush();
+  });
 }
 
 void ServerStream::PostOpen() {

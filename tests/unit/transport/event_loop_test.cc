@@ -60,6 +60,7 @@ TEST(EventLoopTest, PostsFromManyThreadsAllRun) {
   EventLoop loop("t-many");
   int runs = 0;  // the loop's
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
       for (int i = 0; i < 5000; ++i) loop.Post([&] { ++runs; });

@@ -39,9 +39,9 @@ class Tcp : public Link {
       server_loops_.push_back(std::make_unique<EventLoop>("t-server"));
       client_loops_.push_back(std::make_unique<EventLoop>("t-client"));
     }
-    server_ =
-        std::make_unique<tcp::TcpServerChannel>(ServerChannelContext{.on_closed = [this](absl::Status) { ++broken_; }});
-    ClientChannelContext context{.on_closed = [this](absl::Status) { ++broken_; }};
+    server_ = std::make_unique<tcp::TcpServerChannel>(
+        ServerChannelContext{.on_closed = [this](const absl::Status&) { ++broken_; }});
+    ClientChannelContext context{.on_closed = [this](const absl::Status&) { ++broken_; }};
     for (int i = 0; i < streams; ++i) {
       SocketPair pair = TcpPair();
       context.streams.push_back({pair.first.release(), client_loops_[i % loops].get()});

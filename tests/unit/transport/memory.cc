@@ -1,6 +1,7 @@
 #include "tests/unit/transport/memory.h"
 
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -99,6 +100,36 @@ void GuardedMemory::Lock() {
 
 void GuardedMemory::Unlock() {
   if (mprotect(mapping_ + PageBytes(), page_bytes_, PROT_READ | PROT_WRITE) != 0) std::abort();
+}
+
+ReplaceableMemory::ReplaceableMemory(const Bytes& before, const Bytes& after)
+    : mapped_bytes_((before.size() + PageBytes() - 1) / PageBytes() * PageBytes()),
+      fd_(memfd_create("quarry-test", MFD_CLOEXEC)) {
+  const auto write = [&](const Bytes& bytes, size_t offset) {
+    for (size_t done = 0; done < bytes.size();) {
+      const ssize_t part = pwrite(fd_, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
+      if (part <= 0) std::abort();
+      done += static_cast<size_t>(part);
+    }
+  };
+  if (fd_ < 0 || ftruncate(fd_, static_cast<off_t>(2 * mapped_bytes_)) != 0) std::abort();
+  write(before, 0);
+  write(after, mapped_bytes_);
+  void* mapping = mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+  if (mapping == MAP_FAILED) std::abort();
+  data_ = static_cast<std::byte*>(mapping);
+}
+
+ReplaceableMemory::~ReplaceableMemory() {
+  munmap(data_, mapped_bytes_);
+  close(fd_);
+}
+
+void ReplaceableMemory::Replace() {
+  // Not by mmap(): ThreadSanitizer takes that for a write that races, which is the point.
+  const auto mapped = syscall(SYS_mmap, data_, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd_,
+                              static_cast<off_t>(mapped_bytes_));
+  if (mapped != reinterpret_cast<intptr_t>(data_)) std::abort();
 }
 
 ScatteredBuffer::ScatteredBuffer(Shape shape, size_t bytes)

@@ -38,6 +38,26 @@ class GuardedMemory {
   std::byte* data_;
 };
 
+// Whose bytes all change at one instant, under whoever reads them: a writer that stores
+// byte by byte could be stopped half-way, and half-written bytes that nobody changes while
+// they are summed and sent are what the source is.
+class ReplaceableMemory {
+ public:
+  // Both of the same size.
+  ReplaceableMemory(const Bytes& before, const Bytes& after);
+  ReplaceableMemory(const ReplaceableMemory&) = delete;
+  ReplaceableMemory& operator=(const ReplaceableMemory&) = delete;
+  ~ReplaceableMemory();
+
+  std::byte* data() const { return data_; }
+  void Replace();
+
+ private:
+  size_t mapped_bytes_;
+  int fd_;  // holds the one, then the other
+  std::byte* data_ = nullptr;
+};
+
 enum class Shape { kContiguous, kStrided64K, kStrided8K, kOdd };
 inline constexpr Shape kShapes[] = {Shape::kContiguous, Shape::kStrided64K, Shape::kStrided8K, Shape::kOdd};
 

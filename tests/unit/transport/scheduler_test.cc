@@ -37,6 +37,7 @@ TEST_F(TransferSchedulerTest, ATransferLargerThanTheBoundMovesAlone) {
 TEST_F(TransferSchedulerTest, TheNodesBytesInFlightAreBounded) {
   Create({.session_bytes_in_flight = 1000, .node_bytes_in_flight = 2500});
   std::vector<Session> sessions;
+  sessions.reserve(10);
   for (int i = 0; i < 10; ++i) sessions.push_back(AddSession(static_cast<uint32_t>(i % 3)));
   for (const Session& session : sessions) Submit(session, 1, 20, 400);
   uint64_t most = metrics_.bytes_in_flight;

@@ -126,13 +126,15 @@ TEST(SocketTest, ReadsAndWritesKeepTheirDeadline) {
 
 // A folder of its own, removed at the end.
 class UnixSocketTest : public ::testing::Test {
- protected:
+ public:
   UnixSocketTest() {
     char name[] = "/tmp/quarry-socket-test-XXXXXX";
     folder_ = mkdtemp(name);
     path_ = folder_ + "/socket";
   }
   ~UnixSocketTest() override { std::filesystem::remove_all(folder_); }
+
+ protected:
   std::string folder_;
   std::string path_;
 };

@@ -30,7 +30,7 @@ bool WaitFor(const std::function<bool()>& condition) {
 
 // The server's end; the test plays the client on raw sockets.
 class TcpServerChannelTest : public ::testing::Test {
- protected:
+ public:
   static constexpr uint32_t kMaxStreams = 3;
 
   TcpServerChannelTest() {
@@ -45,6 +45,8 @@ class TcpServerChannelTest : public ::testing::Test {
     channel_.reset();
     loop_.reset();
   }
+
+ protected:
   UniqueFd Join() {
     SocketPair pair = TcpPair();
     EXPECT_TRUE(channel_->AddStream(pair.second.release(), loop_.get()));
@@ -210,6 +212,12 @@ TEST_F(TcpServerChannelTest, BytesThatDoNotFitTheirSumsAreAChecksumError) {
 
 // The client's end; the test plays the server.
 class TcpClientChannelTest : public ::testing::Test {
+ public:
+  ~TcpClientChannelTest() override {
+    channel_.reset();
+    loop_.reset();
+  }
+
  protected:
   void Connect(int streams) {
     ClientChannelContext context;
@@ -223,10 +231,6 @@ class TcpClientChannelTest : public ::testing::Test {
       servers_.push_back(std::move(pair.second));
     }
     channel_ = std::make_unique<TcpClientChannel>(std::move(context));
-  }
-  ~TcpClientChannelTest() override {
-    channel_.reset();
-    loop_.reset();
   }
   int server() const { return servers_[0].get(); }
 

@@ -352,6 +352,7 @@ TEST_P(TransportEndsTest, RequestsFromManyThreadsDoNotMix) {
   std::deque<Worker> workers;
   for (uint64_t i = 0; i < 4; ++i) workers.emplace_back(link_.get(), 1 + i * 1000, random.Between(0, ~0ull));
   std::vector<std::thread> threads;
+  threads.reserve(workers.size());
   for (Worker& worker : workers) threads.emplace_back([&worker] { worker.Run(); });
   const bool all_done = Wait([&] {
     return std::all_of(workers.begin(), workers.end(), [](const Worker& worker) { return worker.done.load(); });
