@@ -189,6 +189,35 @@ TEST_F(TcpServerChannelTest, UnaskedItemsAreThrownAway) {
   EXPECT_TRUE(target.Holds(payload));
 }
 
+TEST_F(TcpServerChannelTest, AReadCancelledHalfWayLeavesItsSlotAlone) {
+  UniqueFd client = Join();
+  const Bytes payload = Payload(1, 100'000);
+  TestSlot doomed(payload.size());
+  TestSlot next(payload.size());
+  const auto doomed_end = Start(Kind::kRead, {1, 0}, &doomed);
+  const auto next_end = Start(Kind::kRead, {2, 0}, &next);
+  char pulls[2 * kHeaderBytes];
+  ASSERT_TRUE(ReadExactly(client.get(), pulls, sizeof pulls, SoonNs()).ok());
+  doomed.memory.data()[48'000] = ~payload[48'000];
+  const std::string stream = Joined(FramesOf({1, 0}, payload, 30'000));
+  ASSERT_TRUE(WriteAll(client.get(), stream.substr(0, 50'000), SoonNs()).ok());
+  // On the loop's thread, where the slot is written.
+  ASSERT_TRUE(WaitFor([&] {
+    bool landing = false;
+    loop_->Run([&] { landing = doomed.memory.data()[48'000] == payload[48'000]; });
+    return landing;
+  }));
+  channel_->Cancel(1);
+  ASSERT_TRUE(WaitFor([&] { return doomed_end->done(); }));
+  EXPECT_EQ(doomed_end->status, TransferStatus::kCancelled);
+  doomed.memory.Lock();
+  ASSERT_TRUE(WriteAll(client.get(), stream.substr(50'000) + Joined(FramesOf({2, 0}, payload)), SoonNs()).ok());
+  ASSERT_TRUE(WaitFor([&] { return next_end->done(); }));
+  EXPECT_EQ(next_end->status, TransferStatus::kOk);
+  EXPECT_TRUE(next.Holds(payload));
+  EXPECT_EQ(closed_, 0);
+}
+
 TEST_F(TcpServerChannelTest, BytesThatDoNotFitTheirSumsAreAChecksumError) {
   UniqueFd client = Join();
   const Bytes payload = Payload(1, 300'000);
@@ -258,6 +287,31 @@ TEST_F(TcpClientChannelTest, ABreakIsToldOnceAndReleasesWhatIsHeld) {
   channel_.reset();
   EXPECT_EQ(closed_, 1);
   EXPECT_EQ((*request)[0].reports(), 0);
+}
+
+TEST_F(TcpClientChannelTest, AnItemWithdrawnHalfWayIsReleasedAndTheRestDrained) {
+  Connect(1);
+  const Bytes payload = Payload(1, 100'000);
+  auto doomed = std::make_shared<TestRequest>();
+  auto next = std::make_shared<TestRequest>();
+  for (const auto& request : {doomed, next}) request->Add(Shape::kStrided8K, payload.size(), /*identity_seed=*/1);
+  channel_->Expose(1, doomed);
+  channel_->Expose(2, next);
+  const std::string stream = Joined(FramesOf({1, 0}, payload, 30'000));
+  ASSERT_TRUE(WriteAll(server(), stream.substr(0, 50'000), SoonNs()).ok());
+  // The table holds it anyway, the stream while it lands.
+  ASSERT_TRUE(WaitFor([&] { return doomed.use_count() > 2; })) << "the item never began";
+  std::promise<void> released;
+  ASSERT_EQ(channel_->Withdraw(1, [&] { released.set_value(); }), Release::kHeld);
+  ASSERT_EQ(released.get_future().wait_for(std::chrono::seconds(60)), std::future_status::ready);
+  doomed->Lock();
+  ASSERT_TRUE(WriteAll(server(), stream.substr(50'000) + Joined(FramesOf({2, 0}, payload)), SoonNs()).ok());
+  ASSERT_TRUE(WaitFor([&] { return (*next)[0].arrived == 1; }));
+  doomed->Unlock();
+  EXPECT_EQ((*doomed)[0].reports(), 0);
+  EXPECT_TRUE((*doomed)[0].memory.GapsIntact());
+  EXPECT_TRUE((*next)[0].memory.Holds(payload));
+  EXPECT_EQ(closed_, 0);
 }
 
 TEST_F(TcpClientChannelTest, FramesThatOnlyAClientSendsEndTheStream) {
