@@ -7,7 +7,7 @@
 #include "server/block_store_impl.h"
 #include "server/dram/chain_lru.h"
 
-namespace quarry {
+namespace quarry::server {
 
 absl::StatusOr<std::unique_ptr<BlockStoreImpl>> BlockStoreImpl::Create(const BlockStoreOptions& options, Clock* clock) {
   if (!(options.max_leased_share >= 0 && options.max_leased_share <= 1)) {
@@ -242,4 +242,4 @@ void BlockStore::Tick() { impl_->Tick(); }
 StoreStats BlockStore::stats() const { return impl_->stats(); }
 std::vector<std::pair<std::string, uint64_t>> BlockStore::tenant_bytes() const { return impl_->tenant_bytes(); }
 
-}  // namespace quarry
+}  // namespace quarry::server

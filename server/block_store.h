@@ -23,7 +23,7 @@
 #include "server/dram/slot.h"
 #include "server/namespaces.h"
 
-namespace quarry {
+namespace quarry::server {
 
 struct BlockStoreOptions {
   uint64_t arena_bytes = 0;  // payload memory; the whole is reserved and prefaulted
@@ -213,6 +213,6 @@ class BlockStore {
   std::unique_ptr<BlockStoreImpl> impl_;
 };
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_BLOCK_STORE_H_

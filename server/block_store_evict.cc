@@ -3,7 +3,7 @@
 #include "absl/container/inlined_vector.h"
 #include "server/block_store_impl.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 // Evictions in policy order that did not free a slot of the class, before a slab is moved.
@@ -161,4 +161,4 @@ void BlockStoreImpl::DropCorrupt(const Namespace& ns, uint32_t group, absl::stri
   Drop(&leftovers);
 }
 
-}  // namespace quarry
+}  // namespace quarry::server

@@ -24,7 +24,7 @@
 #include "server/dram/slab_arena.h"
 #include "server/leases.h"
 
-namespace quarry {
+namespace quarry::server {
 
 // Locks: an index shard's mutex first; under it those of policy, arena, ghost filter and
 // lease table, never two of them at once. Slots are dropped, and callers called back,
@@ -141,6 +141,6 @@ class BlockStoreImpl {
   Counter stored_shards_{0}, stored_bytes_{0}, already_there_{0}, evicted_blocks_{0}, evicted_bytes_{0};
 };
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_BLOCK_STORE_IMPL_H_

@@ -2,7 +2,7 @@
 
 #include "server/block_store_impl.h"
 
-namespace quarry {
+namespace quarry::server {
 
 // Between LookUp and LeaseAndUnpin every complete block that was found is pinned: what is
 // said to be usable cannot be evicted before the lease holds it.
@@ -234,4 +234,4 @@ void BlockStoreImpl::LeaseAndUnpin(Matching* matching, const Namespace& ns) {
   matching->result.lease = leases_.Add(ns.tenant, ns.index, ExpiryNs(matching->result.lease_ms), std::move(leased));
 }
 
-}  // namespace quarry
+}  // namespace quarry::server

@@ -2,7 +2,7 @@
 
 #include "server/block_store_impl.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 // The token at which the block ends: comparable between groups with different blocks.
@@ -191,4 +191,4 @@ void BlockStoreImpl::NameTenant(const Namespace& ns) {
   if (tenants_[ns.tenant_index].empty()) tenants_[ns.tenant_index] = ns.tenant;
 }
 
-}  // namespace quarry
+}  // namespace quarry::server

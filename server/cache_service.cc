@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 // Far beyond any prompt; keeps block indices times tokens per block within 64 bits.
@@ -137,4 +137,4 @@ void CacheService::Drain() {
   store_->Drain();
 }
 
-}  // namespace quarry
+}  // namespace quarry::server

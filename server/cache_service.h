@@ -15,7 +15,7 @@
 #include "server/metrics/service_metrics.h"
 #include "server/namespaces.h"
 
-namespace quarry {
+namespace quarry::server {
 
 inline constexpr absl::string_view kDefaultTenant = "default";
 
@@ -59,6 +59,6 @@ class CacheService {
   std::atomic<bool> draining_{false};
 };
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_CACHE_SERVICE_H_

@@ -16,7 +16,7 @@
 #include "server/memory_limit.h"
 #include "server/settings.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 constexpr int kBadUsage = 2;
@@ -203,4 +203,4 @@ std::string SocketPath(const ServerConfig& config) {
   return "";
 }
 
-}  // namespace quarry
+}  // namespace quarry::server

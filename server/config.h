@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace quarry {
+namespace quarry::server {
 
 inline constexpr uint64_t kMinMemoryBytes = 128ull << 20;
 
@@ -76,6 +76,6 @@ absl::StatusOr<uint64_t> TotalMemory(const ServerConfig& config);
 // in $XDG_RUNTIME_DIR, whichever is there and writable.
 std::string SocketPath(const ServerConfig& config);
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_CONFIG_H_

@@ -12,7 +12,7 @@
 #include "common/units.h"
 #include "server/metrics/exporter.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 absl::StatusOr<std::vector<HostPort>> ParseAll(const std::vector<std::string>& addresses) {
@@ -165,4 +165,4 @@ void Daemon::Drain() {
 
 bool Daemon::Idle() const { return sessions_->Idle(); }
 
-}  // namespace quarry
+}  // namespace quarry::server

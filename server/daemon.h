@@ -18,7 +18,7 @@
 #include "server/namespaces.h"
 #include "server/session/session_server.h"
 
-namespace quarry {
+namespace quarry::server {
 
 class Daemon {
  public:
@@ -67,6 +67,6 @@ class Daemon {
   std::unique_ptr<HttpEndpoint> http_;
 };
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_DAEMON_H_

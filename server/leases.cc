@@ -2,7 +2,7 @@
 
 #include "common/random.h"
 
-namespace quarry {
+namespace quarry::server {
 
 bool LeaseTable::Reserve() {
   std::lock_guard<std::mutex> lock(mutex_);
@@ -90,4 +90,4 @@ uint64_t LeaseTable::size() const {
   return by_expiry_.size() + reserved_;
 }
 
-}  // namespace quarry
+}  // namespace quarry::server

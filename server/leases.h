@@ -15,7 +15,7 @@
 
 #include "absl/strings/string_view.h"
 
-namespace quarry {
+namespace quarry::server {
 
 inline constexpr size_t kLeaseTokenBytes = 16;
 
@@ -70,6 +70,6 @@ class LeaseTable {
   std::unordered_map<std::string, ByExpiry::iterator> by_token_;
 };
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_LEASES_H_

@@ -17,7 +17,7 @@
 #include "server/logging.h"
 #include "server/sd_notify.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 constexpr int kCouldNotStart = 1;
@@ -128,4 +128,4 @@ int RunDaemon(const ServerConfig& config, const std::function<CommandLine()>& re
   return 0;
 }
 
-}  // namespace quarry
+}  // namespace quarry::server

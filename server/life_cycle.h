@@ -6,13 +6,13 @@
 
 #include "server/config.h"
 
-namespace quarry {
+namespace quarry::server {
 
 // Runs a node until SIGTERM or SIGINT; the calling thread must be the only one. A second
 // such signal ends the drain at once. On SIGHUP `reload` reads the settings again.
 // Returns the exit code: 0, or 1 when the node could not start.
 int RunDaemon(const ServerConfig& config, const std::function<CommandLine()>& reload);
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_LIFE_CYCLE_H_

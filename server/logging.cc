@@ -8,7 +8,7 @@
 #include <memory>
 #include <utility>
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 constexpr char kTextPattern[] = "%Y-%m-%dT%H:%M:%S.%e%z %l %v";
@@ -57,4 +57,4 @@ std::string JsonEscape(absl::string_view text) {
   return out;
 }
 
-}  // namespace quarry
+}  // namespace quarry::server

@@ -6,7 +6,7 @@
 
 #include "absl/strings/string_view.h"
 
-namespace quarry {
+namespace quarry::server {
 
 // `format` and `level` as in ServerConfig. Call before threads start.
 void ConfigureLogging(const std::string& format, const std::string& level);
@@ -16,6 +16,6 @@ void SetLogLevel(const std::string& level);
 // With what JSON strings require escaped, quotes excluded; bytes that are not UTF-8 pass.
 std::string JsonEscape(absl::string_view text);
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_LOGGING_H_

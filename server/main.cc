@@ -5,11 +5,11 @@
 #include "server/life_cycle.h"
 
 int main(int argc, char** argv) {
-  const auto parse = [&] { return quarry::ParseCommandLine(argc, argv); };
-  const quarry::CommandLine command_line = parse();
+  const auto parse = [&] { return quarry::server::ParseCommandLine(argc, argv); };
+  const quarry::server::CommandLine command_line = parse();
   if (!command_line.config.has_value()) {
     std::fputs(command_line.output.c_str(), command_line.exit_code == 0 ? stdout : stderr);
     return command_line.exit_code;
   }
-  return quarry::RunDaemon(*command_line.config, parse);
+  return quarry::server::RunDaemon(*command_line.config, parse);
 }

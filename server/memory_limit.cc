@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 constexpr uint64_t kNoLimit = ~uint64_t{0};
@@ -72,4 +72,4 @@ absl::StatusOr<uint64_t> MemoryLimitBytes(const std::string& root) {
   return limit;
 }
 
-}  // namespace quarry
+}  // namespace quarry::server

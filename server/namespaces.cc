@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "common/namespace_id.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 constexpr size_t kMaxNameBytes = 256;
@@ -109,4 +109,4 @@ std::vector<const Namespace*> NamespaceRegistry::List() const {
   return list;
 }
 
-}  // namespace quarry
+}  // namespace quarry::server

@@ -13,7 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "quarry/model_spec.h"
 
-namespace quarry {
+namespace quarry::server {
 
 // An index entry has 16 bits for the namespace.
 inline constexpr uint32_t kNamespacesPerIndex = 1u << 16;
@@ -61,6 +61,6 @@ class NamespaceRegistry {
   std::unordered_map<std::string, const Namespace*> by_name_;  // tenant \0 name
 };
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_NAMESPACES_H_

@@ -10,7 +10,7 @@
 
 #include "common/net/socket.h"
 
-namespace quarry {
+namespace quarry::server {
 
 absl::Status SdNotify(absl::string_view state) {
   const char* path = std::getenv("NOTIFY_SOCKET");
@@ -30,4 +30,4 @@ absl::Status SdNotify(absl::string_view state) {
   return sent < 0 ? ErrnoStatus(errno, "notifying NOTIFY_SOCKET") : absl::OkStatus();
 }
 
-}  // namespace quarry
+}  // namespace quarry::server

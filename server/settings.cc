@@ -11,7 +11,7 @@
 #include "common/net/socket.h"
 #include "common/units.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 using Values = std::vector<std::string>;
@@ -185,4 +185,4 @@ std::string EnvironmentName(const std::string& setting) {
   return absl::StrCat("QUARRY_", absl::AsciiStrToUpper(absl::StrReplaceAll(setting, {{"-", "_"}})));
 }
 
-}  // namespace quarry
+}  // namespace quarry::server

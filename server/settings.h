@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "server/config.h"
 
-namespace quarry {
+namespace quarry::server {
 
 struct Setting {
   enum class Kind : uint8_t { kValue, kList, kSwitch };
@@ -29,6 +29,6 @@ std::vector<Setting> Settings(ServerConfig* config);
 // QUARRY_ and the name in capitals.
 std::string EnvironmentName(const std::string& setting);
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_SETTINGS_H_

@@ -8,7 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
-namespace quarry {
+namespace quarry::server {
 
 // A block's number in the index; kNoBlock: none.
 inline constexpr uint32_t kNoBlock = UINT32_MAX;
@@ -72,6 +72,6 @@ struct BlockEntry {
 };
 static_assert(sizeof(BlockEntry) == 64);
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_DRAM_BLOCK_ENTRY_H_

@@ -13,7 +13,7 @@
 #include "common/random.h"
 #include "quarry/model_spec.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 constexpr uint32_t kFirstTableSize = 16;
@@ -274,4 +274,4 @@ uint64_t BlockIndex::memory_bytes() const {
   return bytes + shard_count_ * (most_entries * sizeof(BlockEntry) + largest_table * sizeof(PackedBucket));
 }
 
-}  // namespace quarry
+}  // namespace quarry::server

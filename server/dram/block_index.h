@@ -21,7 +21,7 @@
 #include "server/dram/block_entry.h"
 #include "server/dram/reserved_memory.h"
 
-namespace quarry {
+namespace quarry::server {
 
 class BlockIndex;
 
@@ -177,6 +177,6 @@ void BlockIndex::VisitShards(BlockBatch* batch, Visitor&& visit) {
   }
 }
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_DRAM_BLOCK_INDEX_H_

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 // A stamp is counter << 1 | lone; an entry's word has one bit more: whether a record of it
@@ -286,4 +286,4 @@ uint64_t ChainLru::records() const {
   return records_;
 }
 
-}  // namespace quarry
+}  // namespace quarry::server

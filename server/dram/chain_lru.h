@@ -32,7 +32,7 @@
 #include "server/dram/block_index.h"
 #include "server/dram/eviction_policy.h"
 
-namespace quarry {
+namespace quarry::server {
 
 class ChainLru : public EvictionPolicy {
  public:
@@ -87,6 +87,6 @@ class ChainLru : public EvictionPolicy {
   uint64_t bucket_bytes_ = 0;     // of the arrays
 };
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_DRAM_CHAIN_LRU_H_

@@ -8,7 +8,7 @@
 #include "absl/types/span.h"
 #include "server/dram/block_entry.h"
 
-namespace quarry {
+namespace quarry::server {
 
 // Thread-safe, with a mutex of its own that may be taken while an index shard's is held.
 //
@@ -42,6 +42,6 @@ class EvictionPolicy {
   virtual uint64_t memory_bytes() const = 0;
 };
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_DRAM_EVICTION_POLICY_H_

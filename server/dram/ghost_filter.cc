@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 constexpr int kCauseBits = 4;
@@ -43,4 +43,4 @@ MissCause GhostFilter::Recall(uint64_t hash) const {
   return MissCause::kNeverStored;
 }
 
-}  // namespace quarry
+}  // namespace quarry::server

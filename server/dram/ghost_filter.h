@@ -9,7 +9,7 @@
 
 #include "quarry/block.h"
 
-namespace quarry {
+namespace quarry::server {
 
 // A table of fingerprints in sets of kWays; in a set the newest push out the oldest. So its
 // size is fixed, and it forgets. With 28-bit fingerprints about one in 17 million answers
@@ -37,6 +37,6 @@ class GhostFilter {
   mutable std::array<std::mutex, kStripes> stripes_;
 };
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_DRAM_GHOST_FILTER_H_

@@ -13,7 +13,7 @@
 #define MADV_POPULATE_WRITE 23  // Linux 5.14
 #endif
 
-namespace quarry {
+namespace quarry::server {
 
 absl::StatusOr<ReservedMemory> ReservedMemory::Create(size_t bytes, Pages pages) {
   ReservedMemory memory;
@@ -50,4 +50,4 @@ ReservedMemory::~ReservedMemory() {
   if (mapping_ != nullptr) munmap(mapping_, mapping_bytes_);
 }
 
-}  // namespace quarry
+}  // namespace quarry::server

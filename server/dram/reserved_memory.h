@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace quarry {
+namespace quarry::server {
 
 // Private anonymous pages, zero until written, aligned to kAlignment. Unmapped on
 // destruction.
@@ -49,6 +49,6 @@ class ReservedMemory {
   size_t bytes_ = 0;
 };
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_DRAM_RESERVED_MEMORY_H_

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace quarry {
+namespace quarry::server {
 
 namespace {
 constexpr uint64_t kStepsPerOctave = 16;
@@ -21,4 +21,4 @@ int SizeClasses::ClassOf(uint64_t bytes) const {
   return it == slot_bytes_.end() ? kNone : static_cast<int>(it - slot_bytes_.begin());
 }
 
-}  // namespace quarry
+}  // namespace quarry::server

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace quarry {
+namespace quarry::server {
 
 inline constexpr uint64_t kSlotAlignment = 4096;  // direct IO reads and writes whole slots
 
@@ -27,6 +27,6 @@ class SizeClasses {
   std::vector<uint64_t> slot_bytes_;
 };
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_DRAM_SIZE_CLASSES_H_

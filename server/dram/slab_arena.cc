@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/checksum.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 constexpr uint32_t kNoIndex = UINT32_MAX;
@@ -250,4 +250,4 @@ std::byte* SlotRef::payload() const { return arena_->Payload(id_); }
 size_t SlotRef::capacity() const { return arena_->SlotBytes(id_); }
 SlotHeader* SlotRef::header() const { return arena_->Header(id_); }
 
-}  // namespace quarry
+}  // namespace quarry::server

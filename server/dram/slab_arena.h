@@ -14,7 +14,7 @@
 #include "server/dram/size_classes.h"
 #include "server/dram/slot.h"
 
-namespace quarry {
+namespace quarry::server {
 
 inline constexpr uint64_t kMinSlabBytes = 64 << 10;
 inline constexpr uint64_t kMaxSlabBytes = 1 << 30;
@@ -141,6 +141,6 @@ class SlabArena {
   uint32_t pick_cursor_ = 0;
 };
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_DRAM_SLAB_ARENA_H_

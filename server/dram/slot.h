@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace quarry {
+namespace quarry::server {
 
 class SlabArena;
 
@@ -52,6 +52,6 @@ class SlotRef {
   uint32_t id_ = 0;  // the arena's number of it; see slab_arena.h
 };
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_DRAM_SLOT_H_

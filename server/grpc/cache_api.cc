@@ -4,7 +4,7 @@
 
 #include "server/grpc/convert.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 // The service counts what reaches it; this counts what does not.
@@ -61,4 +61,4 @@ grpc::ServerUnaryReactor* CacheApi::Stats(grpc::CallbackServerContext* context, 
   return reactor;
 }
 
-}  // namespace quarry
+}  // namespace quarry::server

@@ -10,7 +10,7 @@
 #include "quarry/v1/cache.grpc.pb.h"
 #include "server/cache_service.h"
 
-namespace quarry {
+namespace quarry::server {
 
 // Thread-safe.
 class CacheApi final : public v1::Cache::CallbackService {
@@ -31,6 +31,6 @@ class CacheApi final : public v1::Cache::CallbackService {
   const std::chrono::steady_clock::time_point started_;
 };
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_GRPC_CACHE_API_H_

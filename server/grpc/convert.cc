@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 void ToProto(const GroupSpec& group, v1::GroupSpec* out) {
@@ -130,4 +130,4 @@ void ToProto(const Namespace& ns, v1::NamespaceInfo* info) {
   ToProto(ns.spec, info->mutable_spec());
 }
 
-}  // namespace quarry
+}  // namespace quarry::server

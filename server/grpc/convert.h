@@ -14,7 +14,7 @@
 #include "server/block_store.h"
 #include "server/namespaces.h"
 
-namespace quarry {
+namespace quarry::server {
 
 grpc::Status ToGrpc(const absl::Status& status);
 
@@ -33,6 +33,6 @@ void ToProto(const MatchResult& result, v1::MatchResponse* response);
 void ToProto(const StoreStats& stats, v1::StatsResponse* response);
 void ToProto(const Namespace& ns, v1::NamespaceInfo* info);
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_GRPC_CONVERT_H_

@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/grpc/cache_api.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 constexpr int kMaxMessageBytes = 8 << 20;
@@ -90,4 +90,4 @@ GrpcServer::~GrpcServer() {
 
 void GrpcServer::Drain() { server_->GetHealthCheckService()->SetServingStatus(false); }
 
-}  // namespace quarry
+}  // namespace quarry::server

@@ -15,7 +15,7 @@ namespace grpc {
 class Server;
 }
 
-namespace quarry {
+namespace quarry::server {
 
 class CacheApi;
 
@@ -48,6 +48,6 @@ class GrpcServer {
   std::unique_ptr<grpc::Server> server_;
 };
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_GRPC_GRPC_SERVER_H_

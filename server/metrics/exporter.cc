@@ -11,7 +11,7 @@
 #include "quarry/block.h"
 #include "server/metrics/families.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 constexpr const char* kOpNames[kOps] = {"match", "get", "put", "fetch"};
@@ -179,4 +179,4 @@ std::string Exporter::Text() const {
   return text.str();
 }
 
-}  // namespace quarry
+}  // namespace quarry::server

@@ -11,7 +11,7 @@
 #include "server/block_store.h"
 #include "server/metrics/service_metrics.h"
 
-namespace quarry {
+namespace quarry::server {
 
 // What a scrape reads. The functions are called on the scraping thread.
 struct ExporterSources {
@@ -39,6 +39,6 @@ class Exporter {
   const double start_time_seconds_;  // of the process, since the epoch
 };
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_METRICS_EXPORTER_H_

@@ -1,6 +1,6 @@
 #include "server/metrics/families.h"
 
-namespace quarry {
+namespace quarry::server {
 
 void Families::Begin(std::string name, std::string help, prometheus::MetricType type) {
   prometheus::MetricFamily family;
@@ -47,4 +47,4 @@ void Families::Add(const LatencyHistogram::Snapshot& snapshot, Labels labels) {
   families_.back().metric.push_back(std::move(metric));
 }
 
-}  // namespace quarry
+}  // namespace quarry::server

@@ -10,7 +10,7 @@
 
 #include "server/metrics/service_metrics.h"
 
-namespace quarry {
+namespace quarry::server {
 
 using Labels = std::vector<prometheus::ClientMetric::Label>;
 
@@ -32,6 +32,6 @@ class Families {
   std::vector<prometheus::MetricFamily> families_;
 };
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_METRICS_FAMILIES_H_

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 constexpr unsigned kMaxConnections = 64;
@@ -101,4 +101,4 @@ absl::Status HttpEndpoint::Listen(const HostPort& address) {
   return absl::OkStatus();
 }
 
-}  // namespace quarry
+}  // namespace quarry::server

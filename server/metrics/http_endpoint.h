@@ -15,7 +15,7 @@
 
 struct MHD_Daemon;
 
-namespace quarry {
+namespace quarry::server {
 
 // Called on the endpoint's own threads.
 struct HttpEndpointOptions {
@@ -44,6 +44,6 @@ class HttpEndpoint {
   std::vector<MHD_Daemon*> daemons_;  // one an address, each with a thread
 };
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_METRICS_HTTP_ENDPOINT_H_

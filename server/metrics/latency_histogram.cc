@@ -3,7 +3,7 @@
 
 #include "server/metrics/service_metrics.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 constexpr int64_t kFirstBoundNs = 1'000;
@@ -36,4 +36,4 @@ double LatencyHistogram::UpperBound(int bucket) {
   return static_cast<double>(kFirstBoundNs << bucket) * 1e-9;
 }
 
-}  // namespace quarry
+}  // namespace quarry::server

@@ -8,7 +8,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace quarry {
+namespace quarry::server {
 
 // Counts durations in buckets that double from 1 us to about 67 s.
 class LatencyHistogram {
@@ -48,6 +48,6 @@ struct ServiceMetrics {
   std::atomic<uint64_t> bytes_in_flight{0};   // now, started and not finished
 };
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_METRICS_SERVICE_METRICS_H_

@@ -6,7 +6,7 @@
 #include <list>
 #include <utility>
 
-namespace quarry {
+namespace quarry::server {
 
 using transport::Transfer;
 using transport::TransferStatus;
@@ -258,4 +258,4 @@ void TransferScheduler::Pump() {
   pumping_ = false;
 }
 
-}  // namespace quarry
+}  // namespace quarry::server

@@ -18,7 +18,7 @@
 #include "common/transport/transport.h"
 #include "server/metrics/service_metrics.h"
 
-namespace quarry {
+namespace quarry::server {
 
 struct TransferSchedulerOptions {
   uint64_t session_bytes_in_flight = 8 << 20;
@@ -79,6 +79,6 @@ class TransferScheduler {
   std::map<uint32_t, Tenant> tenants_;
 };
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_SCHEDULER_TRANSFER_SCHEDULER_H_

@@ -9,7 +9,7 @@
 #include "server/scheduler/transfer_scheduler.h"
 #include "server/session/session.h"
 
-namespace quarry {
+namespace quarry::server {
 
 using transport::Transfer;
 using transport::TransferStatus;
@@ -206,4 +206,4 @@ void GetRequest::CheckStored(uint32_t number) {
   if (RootSum(seed, header.payload_bytes, sums) != header.root) store.DropCorrupt(*ns_, it->group, it->hash);
 }
 
-}  // namespace quarry
+}  // namespace quarry::server

@@ -14,7 +14,7 @@
 #include "server/block_store.h"
 #include "server/session/request.h"
 
-namespace quarry {
+namespace quarry::server {
 
 class GetRequest : public Request {
  public:
@@ -81,6 +81,6 @@ class GetRequest : public Request {
   std::vector<uint32_t> corrupt_;  // guarded by mutex_
 };
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_SESSION_GET_REQUEST_H_

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 constexpr size_t kMaxClientNameBytes = 256;
@@ -114,4 +114,4 @@ void Handshake::Interpret(const wire::ClientMessage& message, Result* result) {
   }
 }
 
-}  // namespace quarry
+}  // namespace quarry::server

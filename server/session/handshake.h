@@ -11,7 +11,7 @@
 #include "common/session/message_buffer.h"
 #include "common/session/messages.h"
 
-namespace quarry {
+namespace quarry::server {
 
 // All on the loop's thread. Ends by calling `done` once, and is destroyed by it.
 class Handshake : public FdHandler {
@@ -55,6 +55,6 @@ void SendNow(int fd, const wire::ServerMessage& message);
 
 wire::ServerMessage ErrorMessage(uint64_t request, const absl::Status& status);
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_SESSION_HANDSHAKE_H_

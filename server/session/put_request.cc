@@ -7,7 +7,7 @@
 #include "server/scheduler/transfer_scheduler.h"
 #include "server/session/session.h"
 
-namespace quarry {
+namespace quarry::server {
 
 using transport::Transfer;
 using transport::TransferStatus;
@@ -203,4 +203,4 @@ void PutRequest::Abort() {
   SendDecided();
 }
 
-}  // namespace quarry
+}  // namespace quarry::server

@@ -13,7 +13,7 @@
 #include "server/block_store.h"
 #include "server/session/request.h"
 
-namespace quarry {
+namespace quarry::server {
 
 class PutRequest : public Request {
  public:
@@ -73,6 +73,6 @@ class PutRequest : public Request {
   bool take_posted_ = false;  // guarded by mutex_
 };
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_SESSION_PUT_REQUEST_H_

@@ -6,7 +6,7 @@
 #include "common/clock.h"
 #include "server/session/session.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 constexpr int64_t kNsPerMs = 1'000'000;
@@ -36,4 +36,4 @@ void Request::Complete() {
   session_->Forget(id_);
 }
 
-}  // namespace quarry
+}  // namespace quarry::server

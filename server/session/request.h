@@ -8,7 +8,7 @@
 #include "common/net/event_loop.h"
 #include "server/metrics/service_metrics.h"
 
-namespace quarry {
+namespace quarry::server {
 
 class Session;
 
@@ -52,6 +52,6 @@ class Request : public std::enable_shared_from_this<Request> {
   EventLoop::TimerId timer_ = 0;
 };
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_SESSION_REQUEST_H_

@@ -7,7 +7,7 @@
 #include "server/session/handshake.h"
 #include "server/session/put_request.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 // Slots that one session may reserve: a share of a small arena, a constant of a large one.
@@ -258,4 +258,4 @@ void Session::Handle(uint64_t request, const std::monostate&) {
                                                       wire::kMajorVersion, ".", wire::kMinorVersion, ")")));
 }
 
-}  // namespace quarry
+}  // namespace quarry::server

@@ -18,7 +18,7 @@
 #include "server/session/get_request.h"
 #include "server/session/session_stream.h"
 
-namespace quarry {
+namespace quarry::server {
 
 // Lives on one control loop: every method is called there unless it says otherwise.
 class Session : public std::enable_shared_from_this<Session> {
@@ -139,6 +139,6 @@ class Session : public std::enable_shared_from_this<Session> {
   bool closed_ = false;
 };
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_SESSION_SESSION_H_

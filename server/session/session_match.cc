@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/session/session.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 std::vector<ChainQuery> QueriesOf(const wire::Match& message, const Namespace& ns) {
@@ -212,4 +212,4 @@ absl::Status Session::CheckPut(const Namespace& ns, const wire::Put& message) co
   return CheckItems("runs", items);
 }
 
-}  // namespace quarry
+}  // namespace quarry::server

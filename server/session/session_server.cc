@@ -14,7 +14,7 @@
 #include "common/transport/registry.h"
 #include "common/view.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 constexpr size_t kMaxHandshakes = 1024;
@@ -273,4 +273,4 @@ bool SessionServer::Idle() {
   return true;
 }
 
-}  // namespace quarry
+}  // namespace quarry::server

@@ -18,7 +18,7 @@
 #include "server/session/handshake.h"
 #include "server/session/session.h"
 
-namespace quarry {
+namespace quarry::server {
 
 struct SessionServerOptions {
   std::vector<std::string> listen;  // "host:port" each; port 0 picks one
@@ -76,6 +76,6 @@ class SessionServer {
   bool closing_ = false;                                                   // guarded by mutex_
 };
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_SESSION_SESSION_SERVER_H_

@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <utility>
 
-namespace quarry {
+namespace quarry::server {
 
 SessionStream::SessionStream(UniqueFd fd, EventLoop* loop, wire::MessageBuffer buffer,
                              std::function<void(absl::string_view)> on_message,
@@ -108,4 +108,4 @@ void SessionStream::Flush() {
   }
 }
 
-}  // namespace quarry
+}  // namespace quarry::server

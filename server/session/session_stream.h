@@ -10,7 +10,7 @@
 #include "common/session/message_buffer.h"
 #include "common/session/messages.h"
 
-namespace quarry {
+namespace quarry::server {
 
 // All on the loop's thread.
 class SessionStream : public FdHandler {
@@ -51,6 +51,6 @@ class SessionStream : public FdHandler {
   bool writable_armed_ = false;
 };
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_SERVER_SESSION_SESSION_STREAM_H_

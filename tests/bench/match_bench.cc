@@ -12,7 +12,7 @@
 #include "server/block_store.h"
 #include "server/namespaces.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 constexpr uint32_t kHashes = 512;
@@ -98,6 +98,6 @@ BENCHMARK(MatchRandomHashes)->Arg(10'000)->Arg(100'000)->Arg(1'000'000)->UseManu
 BENCHMARK(MatchChains)->Arg(10'000)->Arg(100'000)->Arg(1'000'000)->UseManualTime()->Unit(benchmark::kMicrosecond);
 
 }  // namespace
-}  // namespace quarry
+}  // namespace quarry::server
 
 BENCHMARK_MAIN();

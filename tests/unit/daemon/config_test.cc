@@ -12,7 +12,7 @@
 
 #include "server/settings.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 using testing::ElementsAre;
@@ -225,4 +225,4 @@ TEST(PlanMemoryTest, ReservesAShareAndAtLeast64MiB) {
 }
 
 }  // namespace
-}  // namespace quarry
+}  // namespace quarry::server

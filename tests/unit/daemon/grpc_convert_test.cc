@@ -5,7 +5,7 @@
 
 #include "server/grpc/convert.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 using testing::HasSubstr;
@@ -82,4 +82,4 @@ TEST(ToProtoTest, AMatchResultCarriesStatesAndCause) {
 }
 
 }  // namespace
-}  // namespace quarry
+}  // namespace quarry::server

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 TEST(LoggingTest, JsonEscapesWhatWouldBreakALine) {
@@ -34,4 +34,4 @@ TEST(LoggingTest, TheLevelChangesWhileRunning) {
 }
 
 }  // namespace
-}  // namespace quarry
+}  // namespace quarry::server

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 class MemoryLimitTest : public testing::Test {
@@ -65,4 +65,4 @@ TEST_F(MemoryLimitTest, ReadsVersion1) {
 TEST_F(MemoryLimitTest, FailsWhereNothingSays) { EXPECT_FALSE(MemoryLimitBytes(root_).ok()); }
 
 }  // namespace
-}  // namespace quarry
+}  // namespace quarry::server

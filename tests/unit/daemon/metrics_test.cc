@@ -8,7 +8,7 @@
 #include "server/metrics/exporter.h"
 #include "server/metrics/service_metrics.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 using testing::HasSubstr;
@@ -117,4 +117,4 @@ TEST_F(ExporterTest, TenantSeriesAreBoundedAndLoseNoBytes) {
 }
 
 }  // namespace
-}  // namespace quarry
+}  // namespace quarry::server

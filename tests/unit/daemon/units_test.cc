@@ -5,7 +5,7 @@
 
 #include <limits>
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 TEST(ParseBytesTest, ReadsBinaryDecimalAndBareSizes) {
@@ -76,4 +76,4 @@ TEST(FormatDurationTest, UsesTheGreatestUnitThatFits) {
 }
 
 }  // namespace
-}  // namespace quarry
+}  // namespace quarry::server

@@ -9,7 +9,7 @@
 #include "tests/unit/common/test_seed.h"
 #include "tests/unit/server/store_testing.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 std::unique_ptr<BlockIndex> MakeIndex(uint32_t shards, uint64_t max_blocks) {
@@ -104,4 +104,4 @@ TEST(BlockIndexTest, ShardsMustBeAPowerOfTwo) {
 }
 
 }  // namespace
-}  // namespace quarry
+}  // namespace quarry::server

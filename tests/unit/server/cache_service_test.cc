@@ -5,7 +5,7 @@
 
 #include "tests/unit/server/store_testing.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -112,4 +112,4 @@ TEST_F(CacheServiceTest, DrainReachesTheStore) {
 }
 
 }  // namespace
-}  // namespace quarry
+}  // namespace quarry::server

@@ -8,7 +8,7 @@
 #include "tests/unit/common/test_seed.h"
 #include "tests/unit/server/store_testing.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 class ChainLruTest : public ::testing::Test {
@@ -247,4 +247,4 @@ TEST_F(ChainLruTest, OrderIsTheDocumentedOne) {
 }
 
 }  // namespace
-}  // namespace quarry
+}  // namespace quarry::server

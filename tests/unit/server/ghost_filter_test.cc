@@ -6,7 +6,7 @@
 
 #include "tests/unit/common/test_seed.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 TEST(GhostFilterTest, RemembersTheNewestCause) {
@@ -41,4 +41,4 @@ TEST(GhostFilterTest, IsBoundedAndForgetsTheOldestFirst) {
 }
 
 }  // namespace
-}  // namespace quarry
+}  // namespace quarry::server

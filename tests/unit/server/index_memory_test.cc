@@ -9,7 +9,7 @@
 
 #include "tests/unit/server/store_testing.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 constexpr uint64_t kBlocks = 1'000'000;
@@ -61,4 +61,4 @@ TEST(IndexMemoryTest, BlocksOfChainsCostAtMost160BytesEach) { FillAndMeasure(512
 TEST(IndexMemoryTest, BlocksOfShortChainsCostAtMost160BytesEach) { FillAndMeasure(2); }
 
 }  // namespace
-}  // namespace quarry
+}  // namespace quarry::server

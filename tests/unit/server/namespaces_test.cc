@@ -6,7 +6,7 @@
 #include "common/namespace_id.h"
 #include "tests/unit/server/store_testing.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 using ::testing::ElementsAre;
@@ -82,4 +82,4 @@ TEST(NamespacesTest, NumberIsBounded) {
 }
 
 }  // namespace
-}  // namespace quarry
+}  // namespace quarry::server

@@ -8,7 +8,7 @@
 
 #include "common/checksum.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -159,4 +159,4 @@ TEST(SlabArenaTest, PrefaultedArenaIsWritable) {
 }
 
 }  // namespace
-}  // namespace quarry
+}  // namespace quarry::server

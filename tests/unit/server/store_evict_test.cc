@@ -8,7 +8,7 @@
 #include "tests/unit/common/test_seed.h"
 #include "tests/unit/server/store_testing.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 constexpr uint64_t kBlock = 4096;
@@ -207,4 +207,4 @@ TEST(StoreEvictTest, OneClientsHitsAreThoseOfTheSimulation) {
 }
 
 }  // namespace
-}  // namespace quarry
+}  // namespace quarry::server

@@ -5,7 +5,7 @@
 
 #include "tests/unit/server/store_testing.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 constexpr uint64_t kBlock = 4096;
@@ -244,4 +244,4 @@ TEST_F(StoreLeaseTest, CorruptBlockGoesEvenWhenLeased) {
 }
 
 }  // namespace
-}  // namespace quarry
+}  // namespace quarry::server

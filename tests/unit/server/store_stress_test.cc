@@ -8,7 +8,7 @@
 #include "tests/unit/common/test_seed.h"
 #include "tests/unit/server/store_testing.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 constexpr uint64_t kArenaBytes = 1 << 20;
@@ -202,4 +202,4 @@ TEST(StoreStressTest, EveryByteBelongsToItsKeyAndEveryCountComesBack) {
 }
 
 }  // namespace
-}  // namespace quarry
+}  // namespace quarry::server

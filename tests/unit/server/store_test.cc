@@ -8,7 +8,7 @@
 
 #include "tests/unit/server/store_testing.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -303,4 +303,4 @@ TEST(StoreOptionsTest, BadOptionsAreNamed) {
 }
 
 }  // namespace
-}  // namespace quarry
+}  // namespace quarry::server

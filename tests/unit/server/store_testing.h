@@ -14,7 +14,7 @@
 #include "server/block_store.h"
 #include "server/namespaces.h"
 
-namespace quarry {
+namespace quarry::server {
 
 inline constexpr uint32_t kTestTokens = 16;
 
@@ -143,6 +143,6 @@ class StoreHarness {
   std::unique_ptr<BlockStore> store;
 };
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_TESTS_UNIT_SERVER_STORE_TESTING_H_

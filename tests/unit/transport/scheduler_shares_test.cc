@@ -2,7 +2,7 @@
 
 #include "tests/unit/transport/scheduler_testing.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 // Serves the tenants one transfer at a time, and returns how many bytes each one moved
@@ -85,4 +85,4 @@ TEST_F(TransferSchedulerTest, AnIdleTenantSavesNothingUp) {
 }
 
 }  // namespace
-}  // namespace quarry
+}  // namespace quarry::server

@@ -4,7 +4,7 @@
 #include "tests/unit/common/test_seed.h"
 #include "tests/unit/transport/scheduler_testing.h"
 
-namespace quarry {
+namespace quarry::server {
 namespace {
 
 TEST_F(TransferSchedulerTest, ASessionsBytesInFlightAreBounded) {
@@ -235,4 +235,4 @@ TEST_F(TransferSchedulerTest, ThreadsThatSubmitCancelAndFinishLoseNothing) {
 }
 
 }  // namespace
-}  // namespace quarry
+}  // namespace quarry::server

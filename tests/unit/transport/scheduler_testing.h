@@ -17,7 +17,7 @@
 
 #include "server/scheduler/transfer_scheduler.h"
 
-namespace quarry {
+namespace quarry::server {
 
 using transport::ItemId;
 using transport::ServerChannel;
@@ -159,6 +159,6 @@ class TransferSchedulerTest : public ::testing::Test {
   std::unique_ptr<TransferScheduler> scheduler_;
 };
 
-}  // namespace quarry
+}  // namespace quarry::server
 
 #endif  // QUARRY_TESTS_UNIT_TRANSPORT_SCHEDULER_TESTING_H_
