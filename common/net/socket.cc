@@ -58,9 +58,26 @@ absl::Status WaitFor(int fd, short events, int64_t deadline_ns) {
   }
 }
 
+bool IsLoopback(const sockaddr* address) {
+  if (address->sa_family == AF_INET) {
+    return ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+  }
+  return address->sa_family == AF_INET6 &&
+         IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+}
+
+// Within a host there is no network to share, and a congestion control that paces, as BBR
+// does, only costs: a sixth of the rate. Before connecting and listening, since a socket
+// that has once paced goes on pacing. Best effort.
+void AvoidPacingWithinHost(int fd, const sockaddr* address) {
+  constexpr char kUnpaced[] = "reno";  // in every kernel, and open to every user
+  if (IsLoopback(address)) setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kUnpaced, sizeof kUnpaced - 1);
+}
+
 absl::StatusOr<UniqueFd> Connect(const sockaddr* address, socklen_t length, int64_t deadline_ns) {
   UniqueFd fd(socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return ErrnoStatus(errno, "socket");
+  AvoidPacingWithinHost(fd.get(), address);
   int result;
   // EAGAIN: the backlog of a Unix socket is full. Nothing tells when it no longer is.
   while ((result = connect(fd.get(), address, length)) != 0 && errno == EAGAIN) {
@@ -96,6 +113,7 @@ absl::StatusOr<UniqueFd> BindAndListen(const sockaddr* address, socklen_t length
   const int on = 1;
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (address->sa_family == AF_INET6) setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+  AvoidPacingWithinHost(fd.get(), address);
   if (bind(fd.get(), address, length) != 0) return ErrnoStatus(errno, "bind");
   if (listen(fd.get(), kListenBacklog) != 0) return ErrnoStatus(errno, "listen");
   return fd;

@@ -150,7 +150,7 @@ class DataStreamTest(protocol_case.ProtocolCase):
         for bad in ({"kind": 0}, {"kind": 4}, {"kind": DATA | 1 << 8}, {"kind": 2**32 - 1},
                     {"kind": PULL, "payload": b""}, {"kind": ABORT, "payload_bytes": 1},
                     {"kind": ABORT, "payload": b"", "offset": 1}, {"kind": ABORT, "payload": b"", "meta_bytes": 64},
-                    {"payload_bytes": 0}, {"payload_bytes": (256 << 10) + 1}, {"payload_bytes": 2**32 - 1},
+                    {"payload_bytes": 0}, {"payload_bytes": raw_session.MAX_FRAME_PAYLOAD + 1}, {"payload_bytes": 2**32 - 1},
                     {"offset": MAX_SHARD_BYTES}, {"offset": 2**64 - 1}, {"offset": 8, "meta_bytes": 64},
                     {"meta_bytes": 0}, {"meta_bytes": 32}, {"meta_bytes": 72}, {"meta_bytes": 2**32 - 32}):
             with self.subTest(**bad):

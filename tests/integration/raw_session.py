@@ -16,7 +16,7 @@ PREFACE = b"QUARRY1\n"
 HEADER = struct.Struct("<IIQQII")  # type, item, request, offset, payload_bytes, meta_bytes
 META = struct.Struct("<8Q")        # root, payload, range offset, range bytes, two edge sums, number of sums, 0
 DATA, PULL, ABORT = 1, 2, 3
-MAX_FRAME_PAYLOAD = 256 << 10
+MAX_FRAME_PAYLOAD = 1 << 20
 
 T = types = None  # transfer_pb2, types_pb2
 
@@ -54,7 +54,7 @@ def framed(message):
     return struct.pack("<I", len(data)) + data
 
 
-def data_frames(request, item, payload, sums=(), root=0, frame_bytes=MAX_FRAME_PAYLOAD):
+def data_frames(request, item, payload, sums=(), root=0, frame_bytes=256 << 10):
     """The frames of a whole item; without sums, the daemon computes them."""
     meta = META.pack(root, len(payload), 0, len(payload), 0, 0, len(sums), 0) + struct.pack(f"<{len(sums)}Q", *sums)
     meta += bytes(-len(meta) % 32)

@@ -12,7 +12,9 @@ namespace quarry::transport::tcp {
 namespace {
 
 // Room for the metadata, the pieces of a frame in small segments, and the next header.
-constexpr size_t kMaxIov = 128;
+constexpr size_t kMaxIov = 256;
+// What is thrown away at a time.
+constexpr size_t kScratchBytes = 256 << 10;
 
 }  // namespace
 
@@ -51,8 +53,9 @@ size_t FrameReader::BuildIov(iovec* iov, size_t* wanted) {
   if (state_ == State::kMeta) add(meta_bytes_.data() + meta_got_, header_.meta_bytes - meta_got_);
   const size_t left = header_.payload_bytes - payload_got_;
   if (discard_) {
-    if (scratch_ == nullptr) scratch_ = std::make_unique<std::byte[]>(kMaxFramePayload);
-    add(scratch_.get(), left);
+    if (scratch_ == nullptr) scratch_ = std::make_unique<std::byte[]>(kScratchBytes);
+    add(scratch_.get(), std::min(left, kScratchBytes));
+    if (left > kScratchBytes) return count;
   } else {
     size_t covered = 0;
     count += cursor_.Peek(iov + count, kMaxIov - count - 1, left, &covered);

@@ -50,7 +50,7 @@ class FrameWriter {
   bool idle() const { return iov_first_ == iov_count_ && items_.empty() && signals_.empty(); }
 
  private:
-  static constexpr size_t kBatchBytes = 256 << 10;
+  static constexpr size_t kBatchBytes = kMaxFramePayload;
   static constexpr size_t kMaxFrames = 32;
   static constexpr size_t kMaxIov = 512;
 

@@ -66,9 +66,9 @@ TEST(FrameHeaderTest, ErrorsNameTheFieldAndItsBound) {
   } const cases[] = {
       {With(kFirst, [](auto& h) { h.type = FrameType{0}; }), "type", "1 to 3"},
       {With(kFirst, [](auto& h) { h.type = FrameType{4}; }), "type", "1 to 3"},
-      {With(kFirst, [](auto& h) { h.payload_bytes = 0; }), "payload_bytes", "262144"},
-      {With(kFirst, [](auto& h) { h.payload_bytes = kMaxFramePayload + 1; }), "payload_bytes", "262144"},
-      {With(kFirst, [](auto& h) { h.payload_bytes = ~0u; }), "payload_bytes", "262144"},
+      {With(kFirst, [](auto& h) { h.payload_bytes = 0; }), "payload_bytes", "1048576"},
+      {With(kFirst, [](auto& h) { h.payload_bytes = kMaxFramePayload + 1; }), "payload_bytes", "1048576"},
+      {With(kFirst, [](auto& h) { h.payload_bytes = ~0u; }), "payload_bytes", "1048576"},
       {With(kFirst, [](auto& h) { h.meta_bytes = 0; }), "meta_bytes", "64"},
       {With(kFirst, [](auto& h) { h.meta_bytes = kFixedMetaBytes - 8; }), "meta_bytes", "64"},
       {With(kFirst, [](auto& h) { h.meta_bytes = kFixedMetaBytes + 1; }), "meta_bytes", "steps of 32"},
