@@ -81,11 +81,14 @@ Slice DataClient::Run(int64_t start_ns, int64_t end_ns) {
     under_way += Begin(&call, &slice);
   }
   slice.elapsed_ns = last_ns - start_ns;
+  return slice;
+}
+
+void DataClient::Check(Slice* slice) {
   for (Call& call : calls_) {
-    if (call.ok) options_.op == TransferOp::kPut ? ReadBack(call, &slice) : CheckAll(call, &slice);
+    if (call.ok) options_.op == TransferOp::kPut ? ReadBack(call, slice) : CheckAll(call, slice);
     ReturnBuffers(&call);
   }
-  return slice;
 }
 
 bool DataClient::Begin(Call* call, Slice* slice) {

@@ -25,9 +25,11 @@ class DataClient {
   Client* client() { return client_.get(); }
   const Namespace& ns() const { return ns_; }
 
-  // Begins calls until `end_ns` (Clock::Real), waits for those under way, then checks the
-  // last ones in full. Slice::elapsed_ns counts from start_ns to the last one's end.
+  // Begins calls until `end_ns` (Clock::Real), then waits for those under way.
+  // Slice::elapsed_ns counts from start_ns to the last one's end.
   Slice Run(int64_t start_ns, int64_t end_ns);
+  // After Run: checks the last calls in full.
+  void Check(Slice* slice);
 
  private:
   struct Call {

@@ -16,6 +16,8 @@ class DataWorkload : public Workload {
     std::vector<Slice> slices(clients_.size());
     const int64_t start = Clock::Real()->NowNs();
     InParallel(clients_.size(), [&](size_t i) { slices[i] = clients_[i]->Run(start, start + duration_ns); });
+    // After the last has ended, so that no check takes time from what is measured.
+    InParallel(clients_.size(), [&](size_t i) { clients_[i]->Check(&slices[i]); });
     Slice all;
     for (const Slice& slice : slices) all.Merge(slice);
     return all;
