@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "absl/container/inlined_vector.h"
 
@@ -71,6 +72,19 @@ uint64_t CommonStep(absl::Span<const GroupPresence> groups, uint64_t bound) {
   return static_cast<uint64_t>(step);
 }
 
+using Groups = absl::InlinedVector<GroupPresence, 4>;
+
+// Without the blocks that end beyond `max_tokens`, so that no end beyond is legal.
+Groups UpTo(uint64_t max_tokens, absl::Span<const GroupPresence> groups) {
+  Groups shorter(groups.begin(), groups.end());
+  for (GroupPresence& group : shorter) {
+    const uint64_t blocks = max_tokens / group.spec->tokens_per_block;
+    const uint64_t kept = blocks - std::min(blocks, group.first_block);
+    group.present = group.present.first(std::min<uint64_t>(kept, group.present.size()));
+  }
+  return shorter;
+}
+
 }  // namespace
 
 Usable UsablePrefix(uint64_t local_tokens, absl::Span<const GroupPresence> groups) {
@@ -100,6 +114,34 @@ Usable UsablePrefix(uint64_t local_tokens, absl::Span<const GroupPresence> group
   usable.end_tokens = end;
   for (size_t i = 0; i < groups.size(); ++i) usable.blocks[i] = Needed(*groups[i].spec, local_tokens, end);
   return usable;
+}
+
+Usable LongestUsable(uint64_t local_tokens, absl::Span<const GroupPresence> groups,
+                     absl::FunctionRef<bool(const Usable&)> fits) {
+  Usable longest = UsablePrefix(local_tokens, groups);
+  if (longest.end_tokens == local_tokens || fits(longest)) return longest;
+  Usable best{local_tokens, std::vector<BlockRange>(groups.size())};
+  uint64_t low = local_tokens;  // of the legal ends up to here, best's is the last
+  uint64_t high = longest.end_tokens - 1;
+  while (low < high) {
+    const uint64_t middle = low + (high - low + 1) / 2;
+    Usable candidate = UsablePrefix(local_tokens, UpTo(middle, groups));
+    if (candidate.end_tokens <= low) {
+      low = middle;
+    } else if (fits(candidate)) {
+      low = middle;
+      best = std::move(candidate);
+    } else {
+      high = candidate.end_tokens - 1;
+    }
+  }
+  return best;
+}
+
+uint64_t BlockCount(const Usable& usable) {
+  uint64_t blocks = 0;
+  for (const BlockRange& range : usable.blocks) blocks += range.end - range.first;
+  return blocks;
 }
 
 }  // namespace quarry

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "quarry/model_spec.h"
 
@@ -38,6 +39,15 @@ struct Usable {
 //   state:  the block that ends at E is there.
 // Of a block that the local hit covers in part, all of it is needed. No groups: nothing.
 Usable UsablePrefix(uint64_t local_tokens, absl::Span<const GroupPresence> groups);
+
+// The same for the greatest such end whose blocks fit; nothing always does. Asks about some
+// of the ends, by bisection: the answer is the greatest if every end below one that fits
+// fits too, and else is one that fits.
+Usable LongestUsable(uint64_t local_tokens, absl::Span<const GroupPresence> groups,
+                     absl::FunctionRef<bool(const Usable&)> fits);
+
+// Blocks of all groups.
+uint64_t BlockCount(const Usable& usable);
 
 }  // namespace quarry
 

@@ -20,10 +20,20 @@ struct Group {
   std::vector<uint8_t> present;
 };
 
-Usable UsableOf(uint64_t local_tokens, const std::vector<Group>& groups) {
+std::vector<GroupPresence> PresenceOf(const std::vector<Group>& groups) {
   std::vector<GroupPresence> presence;
   for (const Group& group : groups) presence.push_back({&group.spec, group.first_block, group.present});
-  return UsablePrefix(local_tokens, presence);
+  return presence;
+}
+
+Usable UsableOf(uint64_t local_tokens, const std::vector<Group>& groups) {
+  return UsablePrefix(local_tokens, PresenceOf(groups));
+}
+
+// The longest that takes at most so many blocks.
+Usable WithinBlocks(uint64_t max_blocks, uint64_t local_tokens, const std::vector<Group>& groups) {
+  return LongestUsable(local_tokens, PresenceOf(groups),
+                       [&](const Usable& usable) { return BlockCount(usable) <= max_blocks; });
 }
 
 GroupSpec Full(uint32_t tokens) { return {.kind = GroupKind::kFull, .tokens_per_block = tokens}; }
@@ -171,6 +181,58 @@ TEST(UsablePrefix, LooksAtEachBlockOnce) {
   const std::vector<Group> groups = {{Window(1, kBlocks), 0, std::vector<uint8_t>(kBlocks, 1)},
                                      {State(1), 0, std::vector<uint8_t>(kBlocks, 0)}};
   EXPECT_EQ(UsableOf(0, groups).end_tokens, 0u);
+}
+
+uint64_t OracleBlocks(const std::vector<Group>& groups, uint64_t local, uint64_t end) {
+  uint64_t blocks = 0;
+  for (const Group& group : groups) blocks += BlocksNeeded(group, local, end).size();
+  return blocks;
+}
+
+TEST(LongestUsable, EqualsTheBruteForceOracle) {
+  TestRandom random;
+  int shortened = 0;
+  for (int i = 0; i < 20000; ++i) {
+    const uint64_t local = random.Chance(0.4) ? 0 : random.Between(0, 50);
+    std::vector<Group> groups;
+    for (uint64_t n = random.Between(1, 3); n > 0; --n) groups.push_back(RandomGroup(&random, local, 0.95));
+    const uint64_t max_blocks = random.Between(0, 40);
+    const uint64_t longest = OracleEnd(local, groups);
+    uint64_t end = longest;
+    while (end > local && !(IsLegal(groups, local, end) && OracleBlocks(groups, local, end) <= max_blocks)) --end;
+    const Usable usable = WithinBlocks(max_blocks, local, groups);
+    ASSERT_EQ(usable.end_tokens, end) << "at most " << max_blocks << "; " << Describe(local, groups);
+    ASSERT_EQ(BlockCount(usable), end == local ? 0 : OracleBlocks(groups, local, end)) << Describe(local, groups);
+    shortened += end > local && end < longest ? 1 : 0;
+  }
+  EXPECT_GT(shortened, 1000);  // else the cases say little
+}
+
+TEST(LongestUsable, IsTheUsablePrefixWhereThatFits) {
+  const std::vector<Group> groups = {{Full(16), 0, {1, 1, 1, 0}}};
+  EXPECT_EQ(WithinBlocks(3, 0, groups), UsableOf(0, groups));
+  EXPECT_EQ(WithinBlocks(2, 0, groups), (Usable{32, {{0, 2}}}));
+  EXPECT_EQ(WithinBlocks(0, 0, groups), (Usable{0, {{0, 0}}}));
+}
+
+TEST(LongestUsable, FitsEvenWhereShorterOnesDoNot) {
+  // Nobody who asks for blocks in a window knows that a shorter end takes others.
+  const std::vector<Group> groups = {{Window(16, 32), 0, std::vector<uint8_t>(64, 1)}};
+  const auto fits = [](const Usable& usable) { return usable.blocks[0].first % 3 == 0; };
+  const Usable usable = LongestUsable(0, PresenceOf(groups), fits);
+  EXPECT_TRUE(fits(usable)) << usable.end_tokens;
+}
+
+TEST(LongestUsable, AsksAboutFewEnds) {
+  constexpr size_t kBlocks = 1 << 16;
+  const std::vector<Group> groups = {{Full(1 << 20), 0, std::vector<uint8_t>(kBlocks, 1)}};
+  int asked = 0;
+  const Usable usable = LongestUsable(0, PresenceOf(groups), [&](const Usable& candidate) {
+    ++asked;
+    return BlockCount(candidate) <= 12345;
+  });
+  EXPECT_EQ(BlockCount(usable), 12345u);
+  EXPECT_LE(asked, 20);
 }
 
 }  // namespace
