@@ -103,6 +103,7 @@ bool FromWire(const wire::MatchReply& reply, absl::Span<const ChainShape> asked,
   result->first_miss = reply.first_miss;
   result->first_miss_chain = reply.first_miss_chain;
   result->first_miss_block = reply.first_miss_block;
+  result->lease_limit = reply.lease_limit;
   if (!reply.lease.empty()) result->lease = LeaseAccess::Make(reply.lease, reply.lease_ms);
   return true;
 }

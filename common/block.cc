@@ -48,6 +48,20 @@ absl::string_view Name(RefusalReason reason) {
   return "unknown";
 }
 
+absl::string_view Name(LeaseLimit limit) {
+  switch (limit) {
+    case LeaseLimit::kNone:
+      return "none";
+    case LeaseLimit::kLeases:
+      return "leases";
+    case LeaseLimit::kBlocks:
+      return "blocks";
+    case LeaseLimit::kBytes:
+      return "bytes";
+  }
+  return "unknown";
+}
+
 absl::string_view Name(BlockState state) {
   switch (state) {
     case BlockState::kAbsent:

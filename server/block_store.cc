@@ -25,12 +25,12 @@ BlockStoreImpl::BlockStoreImpl(const BlockStoreOptions& options, Clock* clock, s
                                std::unique_ptr<BlockIndex> index)
     : options_(options),
       clock_(clock),
-      max_leased_bytes_(static_cast<uint64_t>(options.max_leased_share * static_cast<double>(arena->memory().size()))),
+      max_leased_bytes_(static_cast<int64_t>(options.max_leased_share * static_cast<double>(arena->memory().size()))),
       arena_(std::move(arena)),
       index_(std::move(index)),
       policy_(std::make_unique<ChainLru>(index_.get())),
       ghosts_(options.ghost_entries),
-      leases_(options.max_leases),
+      leases_({options.max_leases, options.max_leased_blocks}),
       waiters_(options.index_shards) {}
 
 BlockStoreImpl::~BlockStoreImpl() { assert(in_flight_puts_.load() == 0); }
@@ -72,10 +72,9 @@ void BlockStoreImpl::UnpinnedLocked(uint32_t block, Blocks* returned) {
   }
 }
 
-void BlockStoreImpl::LeaseLocked(BlockEntry& entry) {
-  if (++entry.leases == 1 && !entry.removed) {
-    leased_bytes_.fetch_add(static_cast<int64_t>(SlotBytesLocked(entry)), std::memory_order_relaxed);
-  }
+void BlockStoreImpl::UnpinLocked(uint32_t block, Blocks* returned) {
+  --index_->entry(block).pins;
+  UnpinnedLocked(block, returned);
 }
 
 void BlockStoreImpl::UnleaseLocked(uint32_t block, Blocks* returned) {
@@ -86,15 +85,34 @@ void BlockStoreImpl::UnleaseLocked(uint32_t block, Blocks* returned) {
   UnpinnedLocked(block, returned);
 }
 
-void BlockStoreImpl::UnleaseAll(const Blocks& blocks) {
-  Blocks returned;
+template <typename Visitor>
+void BlockStoreImpl::VisitBlocks(const Blocks& blocks, Visitor&& visit) {
+  constexpr size_t kPrefetchDistance = 16;
   for (size_t i = 0; i < blocks.size();) {
-    // Leases list their blocks by index shard.
+    // Leases and pins list their blocks by index shard.
     const uint32_t shard = index_->ShardOfBlock(blocks[i]);
     std::lock_guard<std::mutex> lock(index_->mutex(shard));
-    for (; i < blocks.size() && index_->ShardOfBlock(blocks[i]) == shard; ++i) UnleaseLocked(blocks[i], &returned);
+    for (; i < blocks.size() && index_->ShardOfBlock(blocks[i]) == shard; ++i) {
+      if (i + kPrefetchDistance < blocks.size()) __builtin_prefetch(&index_->entry(blocks[i + kPrefetchDistance]), 1);
+      visit(blocks[i]);
+    }
   }
+}
+
+void BlockStoreImpl::UnleaseAll(const Blocks& blocks) {
+  Blocks returned;
+  VisitBlocks(blocks, [&](uint32_t block) { UnleaseLocked(block, &returned); });
   policy_->Return(returned);
+}
+
+void BlockStoreImpl::UnpinAll(const Blocks& blocks) {
+  Blocks returned;
+  VisitBlocks(blocks, [&](uint32_t block) { UnpinLocked(block, &returned); });
+  policy_->Return(returned);
+}
+
+BlockPins::~BlockPins() {
+  if (store_ != nullptr) store_->UnpinAll(blocks_);
 }
 
 void BlockStoreImpl::Read(const Namespace& ns, uint32_t group, uint32_t shard, HashSpan hashes,
@@ -132,9 +150,7 @@ void BlockStoreImpl::Touch(const Namespace& ns, uint32_t group, HashSpan hashes)
   policy_->Touch(chain);
   Blocks returned;
   index_->VisitShards(&batch, [&](uint32_t item) {
-    if (found[item] == kNoBlock) return;
-    --index_->entry(found[item]).pins;
-    UnpinnedLocked(found[item], &returned);
+    if (found[item] != kNoBlock) UnpinLocked(found[item], &returned);
   });
   policy_->Return(returned);
 }
@@ -174,6 +190,7 @@ StoreStats BlockStoreImpl::stats() const {
   stats.blocks = blocks_.load(std::memory_order_relaxed);
   stats.complete_blocks = complete_blocks_.load(std::memory_order_relaxed);
   stats.leases = leases_.size();
+  stats.leased_blocks = leases_.blocks();
   stats.in_flight_puts = in_flight_puts_.load(std::memory_order_relaxed);
   stats.index_bytes = index_->memory_bytes() + policy_->memory_bytes() + ghosts_.memory_bytes() + arena.metadata_bytes;
   stats.match_hashes = match_hashes_.load(std::memory_order_relaxed);

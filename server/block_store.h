@@ -35,6 +35,9 @@ struct BlockStoreOptions {
   // exceed it covers a shorter prefix.
   double max_leased_share = 0.9;
   uint32_t max_leases = 100'000;
+  // Blocks of one lease, and of all: each costs a word in every lease that has it.
+  uint32_t max_lease_blocks = 64 << 10;
+  uint64_t max_leased_blocks = 4 << 20;
   uint64_t ghost_entries = 1 << 20;  // of the filter that remembers why blocks are gone
 };
 
@@ -50,6 +53,32 @@ struct MatchQuery {
   absl::Span<const ChainQuery> chains;  // at most one per group
   uint32_t lease_ms = 0;                // 0: no lease
   bool touch = true;
+  uint64_t max_blocks = UINT64_MAX;  // more of them are not usable
+  uint64_t min_blocks = 0;           // fewer of them are not usable
+  bool pin = false;                  // sets MatchResult::pins; not with a lease, which does more
+};
+
+class BlockStoreImpl;
+
+// Keeps blocks from being evicted while it lives: for reads that follow a match at once.
+class BlockPins {
+ public:
+  BlockPins() = default;
+  BlockPins(BlockPins&& other) noexcept
+      : store_(std::exchange(other.store_, nullptr)), blocks_(std::move(other.blocks_)) {}
+  BlockPins& operator=(BlockPins&& other) noexcept {
+    std::swap(store_, other.store_);
+    blocks_.swap(other.blocks_);
+    return *this;
+  }
+  ~BlockPins();
+
+ private:
+  friend class BlockStoreImpl;
+  BlockPins(BlockStoreImpl* store, std::vector<uint32_t> blocks) : store_(store), blocks_(std::move(blocks)) {}
+
+  BlockStoreImpl* store_ = nullptr;
+  std::vector<uint32_t> blocks_;  // numbers of index entries
 };
 
 struct ChainMatch {
@@ -65,6 +94,9 @@ struct MatchResult {
   uint64_t first_miss_block = 0;
   std::string lease;      // empty: none
   uint32_t lease_ms = 0;  // granted
+  // Which bound left what is there without a lease, and thus not usable.
+  LeaseLimit lease_limit = LeaseLimit::kNone;
+  BlockPins pins;
 };
 
 struct ReadResult {
@@ -81,8 +113,6 @@ struct PutOffer {
   uint64_t bytes = 0;
   uint32_t retain_ms = 0;
 };
-
-class BlockStoreImpl;
 
 // A slot reserved for one shard. Fill slot().payload() and the header, then Publish.
 // Destroying it unpublished gives the memory back and wakes who waits for the shard.
@@ -138,6 +168,7 @@ struct StoreStats {
   uint64_t blocks = 0;  // entries with at least one shard
   uint64_t complete_blocks = 0;
   uint64_t leases = 0;
+  uint64_t leased_blocks = 0;  // each counted in every lease that has it
   uint64_t in_flight_puts = 0;
   uint64_t index_bytes = 0;  // memory of the index, all of it
   uint64_t match_hashes = 0;
@@ -172,7 +203,7 @@ class BlockStore {
   absl::Span<std::byte> arena() const;
 
   // At most one chain a group, hashes as long as the spec says; checked by the caller
-  // (server/requests.h), which can name the field.
+  // (server/cache_service.h), which can name the field.
   MatchResult Match(const Namespace& ns, const MatchQuery& query);
 
   // Reads one shard of each block. Results as many as hashes. A lease is not needed to

@@ -136,7 +136,6 @@ void BlockStoreImpl::RemoveLocked(uint32_t block, MissCause cause, Leftovers* le
   ghosts_.Remember(index_->HashOf(block), cause);
   index_->Unlink(block);
   if (entry.pins != 0 || entry.leases != 0) {
-    entry.removed = 1;
     policy_->Forget(block);
   } else {
     FreeLocked(block);

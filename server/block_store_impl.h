@@ -45,6 +45,7 @@ class BlockStoreImpl {
                   std::function<void()> ended);
   void Touch(const Namespace& ns, uint32_t group, HashSpan hashes);
   void DropCorrupt(const Namespace& ns, uint32_t group, absl::string_view hash);
+  void UnpinAll(const std::vector<uint32_t>& blocks);
   absl::Status CheckLease(const Namespace& ns, absl::string_view token) const;
   absl::StatusOr<uint32_t> RenewLease(absl::string_view tenant, absl::string_view token, uint32_t lease_ms);
   absl::Status ReleaseLease(absl::string_view tenant, absl::string_view token);
@@ -79,17 +80,22 @@ class BlockStoreImpl {
   // Finishes what waited for the last pin or lease; blocks that go back to the policy are
   // appended to `returned`.
   void UnpinnedLocked(uint32_t block, Blocks* returned);
-  void LeaseLocked(BlockEntry& entry);
+  void UnpinLocked(uint32_t block, Blocks* returned);
   void UnleaseLocked(uint32_t block, Blocks* returned);
+  // visit(block) with the mutex of its shard held. In turns of the shard as BlockIndex::Visit
+  // found them, each mutex is taken once.
+  template <typename Visitor>
+  void VisitBlocks(const Blocks& blocks, Visitor&& visit);
   void UnleaseAll(const Blocks& blocks);
   void CountMiss(MissCause cause) { misses_[static_cast<int>(cause)].fetch_add(1, std::memory_order_relaxed); }
 
   // ---- block_store_match.cc
   void LookUp(Matching* matching);
   void FindFirstMiss(Matching* matching);
-  void ShortenToLeasable(Matching* matching);
+  void Bound(Matching* matching);
+  void ReserveLease(Matching* matching);
   void TouchUsable(const Matching& matching);
-  void LeaseAndUnpin(Matching* matching, const Namespace& ns);
+  void LetGoOfUnusable(Matching* matching);
 
   // ---- block_store_put.cc
   OfferResult Refused(RefusalReason reason, uint64_t hash);
@@ -119,7 +125,7 @@ class BlockStoreImpl {
 
   const BlockStoreOptions options_;
   Clock* const clock_;
-  const uint64_t max_leased_bytes_;
+  const int64_t max_leased_bytes_;
   const std::unique_ptr<SlabArena> arena_;
   const std::unique_ptr<BlockIndex> index_;
   const std::unique_ptr<EvictionPolicy> policy_;

@@ -146,10 +146,7 @@ void BlockStoreImpl::WithdrawLocked(uint32_t block, uint32_t shard, Leftovers* l
   entry.slots()[shard] = kNoSlot;
   --entry.pins;
   TakeWaitersLocked(block, shard, leftovers);
-  if (!entry.removed && HasNothing(entry)) {
-    index_->Unlink(block);
-    entry.removed = 1;
-  }
+  if (!entry.removed && HasNothing(entry)) index_->Unlink(block);
   UnpinnedLocked(block, returned);
 }
 
@@ -163,13 +160,11 @@ void BlockStoreImpl::TakeWaitersLocked(uint32_t block, uint32_t shard, Leftovers
 // Retaining is a promise like a lease, within the same bounds; beyond them the block is
 // stored and lives as long as others do.
 bool BlockStoreImpl::RetainLocked(BlockEntry& entry) {
-  const uint64_t added_bytes = entry.leases != 0 ? 0 : SlotBytesLocked(entry);
-  if (leased_bytes_.load(std::memory_order_relaxed) + static_cast<int64_t>(added_bytes) >
-      static_cast<int64_t>(max_leased_bytes_)) {
-    return false;
-  }
-  if (!leases_.Reserve()) return false;
-  LeaseLocked(entry);
+  const int64_t added_bytes = entry.leases != 0 ? 0 : static_cast<int64_t>(SlotBytesLocked(entry));
+  if (leased_bytes_.load(std::memory_order_relaxed) + added_bytes > max_leased_bytes_) return false;
+  if (leases_.Reserve(1).blocks == 0) return false;
+  ++entry.leases;
+  leased_bytes_.fetch_add(added_bytes, std::memory_order_relaxed);
   return true;
 }
 

@@ -22,6 +22,8 @@ struct ServerConfig {
   bool no_prefault = false;
   uint32_t index_shards = 64;
   int64_t max_lease_ns = 60'000'000'000;
+  uint32_t max_lease_blocks = 64 << 10;
+  uint32_t max_leased_blocks = 4 << 20;
 
   std::vector<std::string> listen_grpc = {"127.0.0.1:7420"};
   std::vector<std::string> listen_transfer = {"127.0.0.1:7421"};

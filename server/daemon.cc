@@ -91,6 +91,8 @@ absl::Status Daemon::OpenStore(const ServerConfig& config) {
   options.prefault = !config.no_prefault;
   options.index_shards = config.index_shards;
   options.max_lease_ms = static_cast<uint32_t>(config.max_lease_ns / 1'000'000);
+  options.max_lease_blocks = config.max_lease_blocks;
+  options.max_leased_blocks = config.max_leased_blocks;
   absl::StatusOr<std::unique_ptr<BlockStore>> store = BlockStore::Create(options, Clock::Real());
   if (!store.ok()) return store.status();
   store_ = *std::move(store);

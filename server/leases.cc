@@ -4,16 +4,21 @@
 
 namespace quarry::server {
 
-bool LeaseTable::Reserve() {
+LeaseTable::Room LeaseTable::Reserve(uint64_t blocks) {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (by_expiry_.size() + reserved_ >= max_leases_) return false;
-  ++reserved_;
-  return true;
+  if (leases_ >= limits_.leases) return {0, LeaseLimit::kLeases};
+  const Room room = blocks_ + blocks <= limits_.blocks ? Room{blocks, LeaseLimit::kNone}
+                                                       : Room{limits_.blocks - blocks_, LeaseLimit::kBlocks};
+  if (room.blocks == 0) return room;
+  ++leases_;
+  blocks_ += room.blocks;
+  return room;
 }
 
-void LeaseTable::Unreserve() {
+void LeaseTable::Shrink(uint64_t reserved, uint64_t kept) {
   std::lock_guard<std::mutex> lock(mutex_);
-  --reserved_;
+  blocks_ -= reserved - kept;
+  if (kept == 0) --leases_;
 }
 
 std::string LeaseTable::Add(absl::string_view tenant, uint32_t ns, int64_t expires_ns, Blocks blocks) {
@@ -36,7 +41,6 @@ void LeaseTable::AddInternal(int64_t expires_ns, Blocks blocks) {
 }
 
 void LeaseTable::AddLocked(int64_t expires_ns, std::unique_ptr<Lease> lease) {
-  --reserved_;
   const auto it = by_expiry_.emplace(expires_ns, std::move(lease));
   if (!it->second->token.empty()) by_token_.emplace(it->second->token, it);
 }
@@ -80,6 +84,8 @@ std::optional<LeaseTable::Blocks> LeaseTable::TakeExpired(int64_t now_ns) {
 
 LeaseTable::Blocks LeaseTable::RemoveLocked(ByExpiry::iterator lease) {
   Blocks blocks = std::move(lease->second->blocks);
+  --leases_;
+  blocks_ -= blocks.size();
   if (!lease->second->token.empty()) by_token_.erase(lease->second->token);
   by_expiry_.erase(lease);
   return blocks;
@@ -87,7 +93,12 @@ LeaseTable::Blocks LeaseTable::RemoveLocked(ByExpiry::iterator lease) {
 
 uint64_t LeaseTable::size() const {
   std::lock_guard<std::mutex> lock(mutex_);
-  return by_expiry_.size() + reserved_;
+  return leases_;
+}
+
+uint64_t LeaseTable::blocks() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return blocks_;
 }
 
 }  // namespace quarry::server

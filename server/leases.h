@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "quarry/block.h"
 
 namespace quarry::server {
 
@@ -25,14 +26,22 @@ class LeaseTable {
  public:
   using Blocks = std::vector<uint32_t>;
 
-  explicit LeaseTable(uint32_t max_leases) : max_leases_(max_leases) {}
+  struct Limits {
+    uint64_t leases = 0;
+    uint64_t blocks = 0;  // of all leases; a block counts in each
+  };
+  explicit LeaseTable(Limits limits) : limits_(limits) {}
 
-  // Room for one lease, to be used by Add or given back by Unreserve. False: there are as
-  // many as may be.
-  bool Reserve();
-  void Unreserve();
+  struct Room {
+    uint64_t blocks = 0;                   // 0: nothing is reserved
+    LeaseLimit limit = LeaseLimit::kNone;  // why these are fewer than asked for
+  };
+  // Room for one lease of at most so many blocks, at least 1, for Add.
+  Room Reserve(uint64_t blocks);
+  // Of a reservation of so many, keeps fewer; 0: there is none any more.
+  void Shrink(uint64_t reserved, uint64_t kept);
 
-  // Uses one reservation. Returns the token, unguessable.
+  // Uses a reservation of as many blocks. Returns the token, unguessable.
   std::string Add(absl::string_view tenant, uint32_t ns, int64_t expires_ns, Blocks blocks);
   // The same without a token: it only ends by time.
   void AddInternal(int64_t expires_ns, Blocks blocks);
@@ -47,6 +56,7 @@ class LeaseTable {
 
   // Reserved ones included.
   uint64_t size() const;
+  uint64_t blocks() const;
 
  private:
   struct Lease {
@@ -63,9 +73,10 @@ class LeaseTable {
                                                                                  int64_t now_ns) const;
   Blocks RemoveLocked(ByExpiry::iterator lease);
 
-  const uint32_t max_leases_;
+  const Limits limits_;
   mutable std::mutex mutex_;
-  uint64_t reserved_ = 0;
+  uint64_t leases_ = 0;  // here or reserved
+  uint64_t blocks_ = 0;
   ByExpiry by_expiry_;
   std::unordered_map<std::string, ByExpiry::iterator> by_token_;
 };

@@ -25,6 +25,8 @@ constexpr uint32_t kMaxMaxSessions = 1'000'000;
 constexpr int64_t kMillisecond = 1'000'000;
 constexpr int64_t kMinLeaseNs = 100 * kMillisecond;
 constexpr int64_t kMaxLeaseNs = 3'600'000 * kMillisecond;
+constexpr uint32_t kMaxLeaseBlocks = 64 << 10;  // of one match
+constexpr uint32_t kMaxLeasedBlocks = 1 << 30;
 constexpr int64_t kMaxDrainNs = 3'600'000 * kMillisecond;
 constexpr size_t kMaxAddresses = 16;
 constexpr size_t kMaxNodeNameBytes = 253;    // as long as a host name
@@ -142,6 +144,10 @@ void AppendMemory(ServerConfig* c, std::vector<Setting>* out) {
   out->push_back(Number("index-shards", "Parts of the index, each with its lock; default: 64", &c->index_shards, 1,
                         kMaxIndexShards));
   out->push_back(Time("max-lease", "Longest lease granted; default: 60s", &c->max_lease_ns, kMinLeaseNs, kMaxLeaseNs));
+  out->push_back(
+      Number("max-lease-blocks", "Most blocks of one lease; default: 65536", &c->max_lease_blocks, 1, kMaxLeaseBlocks));
+  out->push_back(Number("max-leased-blocks", "Most blocks of all leases, each counted in every one; default: 4194304",
+                        &c->max_leased_blocks, 1, kMaxLeasedBlocks));
 }
 
 void AppendAddresses(ServerConfig* c, std::vector<Setting>* out) {

@@ -192,6 +192,7 @@ void Fields(auto& coder, Is<MatchReply> auto& m) {
   coder.Field(6, m.lease);
   coder.Field(7, m.lease_ms);
   coder.Field(8, m.fetched_blocks);
+  coder.Field(9, m.lease_limit);
 }
 
 void Fields(auto& coder, Is<GetProgress> auto& m) {

@@ -192,6 +192,7 @@ struct MatchReply {
   absl::string_view lease;
   uint32_t lease_ms = 0;
   uint64_t fetched_blocks = 0;
+  LeaseLimit lease_limit = LeaseLimit::kNone;
 };
 
 struct GetProgress {

@@ -52,15 +52,15 @@ void BlockBatch::Add(uint8_t group, HashSpan hashes) {
   items_.reserve(first + count);
   for (size_t i = 0; i < count; ++i, key += hash_bytes_) {
     const uint64_t hash = index_->Hash({ns_, group, absl::string_view(key, hash_bytes_)});
-    items_.push_back({hash, key, group});
+    items_.push_back({hash, key, kNoBlock, group});
     index_->PrefetchBucket(hash);
-    if (i >= kPrefetchDistance) index_->PrefetchEntry(items_[first + i - kPrefetchDistance].hash);
+    if (i >= kPrefetchDistance) Guess(first + i - kPrefetchDistance);
   }
-  for (size_t i = count - std::min(count, kPrefetchDistance); i < count; ++i) {
-    index_->PrefetchEntry(items_[first + i].hash);
-  }
+  for (size_t i = count - std::min(count, kPrefetchDistance); i < count; ++i) Guess(first + i);
   order_.clear();
 }
+
+void BlockBatch::Guess(size_t item) { items_[item].guess = index_->Guess(items_[item].hash); }
 
 void BlockBatch::Arrange() {
   if (order_.size() == items_.size() && !shard_ends_.empty()) return;
@@ -135,19 +135,20 @@ uint64_t BlockIndex::HashOf(uint32_t block) const {
   return Hash({e.ns, e.group, absl::string_view(whole, e.hash_bytes)});
 }
 
-void BlockIndex::PrefetchEntry(uint64_t hash) const {
+uint32_t BlockIndex::Guess(uint64_t hash) const {
   const uint32_t shard = ShardOf(hash);
   const uint32_t mask = MaskOf(shard);
   const uint32_t bits = static_cast<uint32_t>(hash);
   // Bounded, as the table may change under it.
   for (uint32_t i = bits, end = bits + kBucketsPerLine; i != end; ++i) {
     const Bucket bucket = BucketAt(shard, i & mask).load();
-    if (bucket.block == kNoBlock) return;
+    if (bucket.block == kNoBlock) break;
     if (bucket.bits == bits) {
       __builtin_prefetch(&entries_[bucket.block], 1);
-      return;
+      return bucket.block;
     }
   }
+  return kNoBlock;
 }
 
 uint32_t BlockIndex::Find(uint64_t hash, const BlockKey& key) const {
@@ -223,6 +224,7 @@ void BlockIndex::Unlink(uint32_t block) {
   }
   BucketAt(shard, hole).store(Bucket());
   --shards_[shard].linked;
+  entries_[block].removed = 1;
 }
 
 void BlockIndex::Free(uint32_t block) {

@@ -31,8 +31,8 @@ class BlockBatch {
   BlockBatch(const BlockIndex* index, uint16_t ns) : index_(index), ns_(ns) {}
 
   // Brings what a lookup needs into the cache: each lookup has two cache misses, and here
-  // those of all items overlap. The hashes must outlive the batch, and be as long as those added before. Items are
-  // numbered in order of addition.
+  // those of all items overlap. The hashes must outlive the batch, and be as long as those
+  // added before. Items are numbered in order of addition.
   void Add(uint8_t group, HashSpan hashes);
   size_t size() const { return items_.size(); }
   // BlockIndex::Hash of the item.
@@ -43,8 +43,10 @@ class BlockBatch {
   struct Item {
     uint64_t hash;
     const char* key;
+    uint32_t guess;  // the block, most likely; kNoBlock: none
     uint8_t group;
   };
+  void Guess(size_t item);
   // Sorts items by index shard. Idempotent.
   void Arrange();
   BlockKey KeyOf(uint32_t item) const {
@@ -79,7 +81,7 @@ class BlockIndex {
   uint32_t Find(uint64_t hash, const BlockKey& key) const;
   // The key is not there yet. No shard of the block is there. kNoBlock: the index is full.
   uint32_t Insert(uint64_t hash, const BlockKey& key, uint32_t block_shards);
-  // Not found any more; the entry stays.
+  // Not found any more: the entry stays, as `removed`.
   void Unlink(uint32_t block);
   // After Unlink, when nothing refers to the number any more.
   void Free(uint32_t block);
@@ -141,9 +143,13 @@ class BlockIndex {
     const uint32_t shard = ShardOf(hash);
     __builtin_prefetch(&BucketAt(shard, static_cast<uint32_t>(hash) & MaskOf(shard)));
   }
-  // Of the first block with the hash's bits. Without the mutex: a guess, good enough to
-  // have the right line in the cache nearly always.
-  void PrefetchEntry(uint64_t hash) const;
+  // The first block with the hash's bits, which is fetched. Without the mutex: a guess, right
+  // nearly always.
+  uint32_t Guess(uint64_t hash) const;
+  // Whether the guess is right: an entry of that key which is not unlinked. With the mutex.
+  bool Confirms(uint32_t guess, const BlockKey& key) const {
+    return guess != kNoBlock && entries_[guess].Is(key) && entries_[guess].removed == 0;
+  }
   uint32_t NewEntry(Shard& shard, uint32_t shard_number);
   void Grow(uint32_t shard);
   void Place(uint32_t shard, Bucket bucket);
@@ -162,7 +168,11 @@ class BlockIndex {
 
 template <typename Visitor>
 void BlockIndex::Visit(BlockBatch* batch, Visitor&& visit) {
-  VisitShards(batch, [&](uint32_t item) { visit(item, Find(batch->items_[item].hash, batch->KeyOf(item))); });
+  VisitShards(batch, [&](uint32_t item) {
+    const BlockKey key = batch->KeyOf(item);
+    const uint32_t guess = batch->items_[item].guess;
+    visit(item, Confirms(guess, key) ? guess : Find(batch->items_[item].hash, key));
+  });
 }
 
 template <typename Visitor>

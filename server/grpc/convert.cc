@@ -88,6 +88,7 @@ void ToProto(const MatchResult& result, v1::MatchResponse* response) {
   response->set_first_miss_block(result.first_miss_block);
   response->set_lease(result.lease);
   response->set_lease_ms(result.lease_ms);
+  response->set_lease_limit(static_cast<v1::LeaseLimit>(result.lease_limit));
 }
 
 void ToProto(const StoreStats& stats, v1::StatsResponse* response) {

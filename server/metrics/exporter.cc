@@ -117,6 +117,7 @@ void AddOccupancy(Families& out, const StoreStats& store) {
   gauge("quarry_blocks", "Blocks with at least one shard.", store.blocks);
   gauge("quarry_complete_blocks", "Blocks with all their shards.", store.complete_blocks);
   gauge("quarry_leases", "Leases in force.", store.leases);
+  gauge("quarry_leased_blocks", "Blocks of leases, each counted in every one.", store.leased_blocks);
   gauge("quarry_leased_bytes", "Slots that leases pin.", store.leased_bytes, {{"tier", kDram}});
   gauge("quarry_in_flight_puts", "Shards whose put is under way.", store.in_flight_puts);
   gauge("quarry_index_bytes", "Memory of the index.", store.index_bytes);

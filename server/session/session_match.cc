@@ -28,48 +28,14 @@ wire::MatchReply ReplyOf(const MatchResult& result) {
   reply.first_miss_block = result.first_miss_block;
   reply.lease = result.lease;
   reply.lease_ms = result.lease_ms;
+  reply.lease_limit = result.lease_limit;
   return reply;
 }
 
-uint64_t UsableBlocks(const std::vector<BlockRange>& ranges) {
+uint64_t UsableBlocks(const MatchResult& match) {
   uint64_t blocks = 0;
-  for (const BlockRange& range : ranges) blocks += range.end - range.first;
+  for (const ChainMatch& chain : match.chains) blocks += chain.usable.end - chain.usable.first;
   return blocks;
-}
-
-// The match rule over the blocks that end at or before `limit` tokens.
-Usable UsableWithin(const Namespace& ns, const MatchQuery& query, const MatchResult& match, uint64_t limit) {
-  std::vector<std::vector<uint8_t>> present(query.chains.size());
-  std::vector<GroupPresence> groups(query.chains.size());
-  for (size_t c = 0; c < query.chains.size(); ++c) {
-    const ChainQuery& chain = query.chains[c];
-    const GroupSpec& spec = ns.spec.groups[chain.group];
-    for (size_t i = 0; i < match.chains[c].states.size(); ++i) {
-      const auto state = static_cast<BlockState>(match.chains[c].states[i]);
-      const bool there = state == BlockState::kDram || state == BlockState::kSsd;
-      present[c].push_back(there && (chain.first_block + i + 1) * spec.tokens_per_block <= limit);
-    }
-    groups[c] = {&spec, chain.first_block, present[c]};
-  }
-  return UsablePrefix(query.local_tokens, groups);
-}
-
-// Shortens the match to the greatest legal end that takes at most `max_blocks` blocks.
-void Shorten(const Namespace& ns, const MatchQuery& query, uint64_t max_blocks, MatchResult* match) {
-  // The number of blocks grows with the end, so the end can be searched for.
-  uint64_t low = query.local_tokens;
-  uint64_t high = match->usable_tokens;
-  while (low < high) {
-    const uint64_t middle = low + (high - low + 1) / 2;
-    if (UsableBlocks(UsableWithin(ns, query, *match, middle).blocks) <= max_blocks) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
-  }
-  const Usable usable = UsableWithin(ns, query, *match, low);
-  match->usable_tokens = usable.end_tokens;
-  for (size_t c = 0; c < match->chains.size(); ++c) match->chains[c].usable = usable.blocks[c];
 }
 
 }  // namespace
@@ -113,25 +79,14 @@ void Session::Handle(uint64_t request, const wire::FetchPrefix& message) {
 }
 
 void Session::StartFetch(uint64_t request, const Namespace& ns, const wire::FetchPrefix& message) {
-  // Between match and read the blocks must stay; once read, a slot stays by itself.
-  constexpr uint32_t kMomentMs = 1'000;
   const std::vector<ChainQuery> chains = QueriesOf(message.match, ns);
-  const bool lease_wanted = message.match.lease_ms != 0;
-  const MatchQuery query{message.match.local_tokens, chains, lease_wanted ? message.match.lease_ms : kMomentMs,
-                         !message.match.no_touch};
+  MatchQuery query{message.match.local_tokens, chains, message.match.lease_ms, !message.match.no_touch};
+  if (message.max_blocks != 0) query.max_blocks = message.max_blocks;
+  query.min_blocks = message.min_blocks;
+  // Between match and read the blocks must stay; once read, a slot stays by itself.
+  query.pin = true;
   auto match = service().Match(ns, query);
   if (!match.ok()) return Fail(request, Op::kFetch, match.status());
-
-  const auto total = [&] {
-    uint64_t blocks = 0;
-    for (const ChainMatch& chain : match->chains) blocks += chain.usable.end - chain.usable.first;
-    return blocks;
-  };
-  if (message.max_blocks != 0 && total() > message.max_blocks) Shorten(ns, query, message.max_blocks, &*match);
-  const bool enough = total() >= std::max<uint64_t>(message.min_blocks, 1);
-  if (!enough) {
-    for (ChainMatch& chain : match->chains) chain.usable = {};
-  }
 
   auto get = std::make_shared<GetRequest>(shared_from_this(), request, Op::kFetch, &ns,
                                           GetRequest::Options{message.deadline_ms, message.priority, 0, false});
@@ -154,13 +109,7 @@ void Session::StartFetch(uint64_t request, const Namespace& ns, const wire::Fetc
     get->Skip(static_cast<uint32_t>(chain.hashes.size() - end) * shards);
   }
   wire::MatchReply reply = ReplyOf(*match);
-  reply.fetched_blocks = total();
-  if (!lease_wanted && !match->lease.empty()) {
-    // Too old already is as good as released.
-    service().store().ReleaseLease(parts_.tenant, match->lease).IgnoreError();
-    reply.lease = {};
-    reply.lease_ms = 0;
-  }
+  reply.fetched_blocks = UsableBlocks(*match);
   Send(request, std::move(reply));
   Start(get);
 }

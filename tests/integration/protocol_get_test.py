@@ -242,10 +242,11 @@ class FetchTest(protocol_case.ProtocolCase):
 
     def test_with_fewer_than_min_blocks_nothing_is_moved(self):
         for least, moved in ((4, 4), (5, 0), (2**64 - 1, 0)):
-            reply, items = self.fetch(min_blocks=least)
+            reply, items = self.fetch(min_blocks=least, lease_ms=60_000 if moved == 0 else 0)
             self.assertEqual((reply.fetched_blocks, items), (moved, self.expected(moved)))
+            self.assertEqual((reply.usable_tokens, reply.chains[0].end_usable, reply.lease), (16 * moved, moved, b""))
         reply, items = self.fetch(min_blocks=3, max_blocks=2)
-        self.assertEqual((reply.fetched_blocks, items), (0, {}))
+        self.assertEqual((reply.fetched_blocks, reply.usable_tokens, items), (0, 0, {}))
 
     def test_a_fetch_may_take_a_lease(self):
         reply, _ = self.fetch(lease_ms=60_000)
@@ -261,6 +262,30 @@ class FetchTest(protocol_case.ProtocolCase):
     def test_a_touch_counts_and_says_nothing_about_what_is_there(self):
         chains = [raw_session.T.ChainPart(hashes=b"".join(self.blocks))]
         self.one.body("ack", touch=raw_session.T.Touch(handle=self.handle, chains=chains))
+
+
+class LeaseBoundsTest(FetchTest):
+    """The same where leases may cover no more blocks than a fetch there takes."""
+
+    flags = {"max-lease-blocks": "4", "max-leased-blocks": "5"}
+
+    def test_the_answer_says_which_bound_shortened_a_lease(self):
+        limit = raw_session.types.LEASE_LIMIT_BLOCKS
+        self.one.put(self.handle, self.blocks[4:], shard=0)
+        self.one.put(self.handle, self.blocks[4:], shard=1)
+        first = self.one.match(self.handle, self.blocks, lease_ms=60_000)
+        self.assertEqual((first.usable_tokens, first.lease_limit), (64, limit))
+        second = self.one.match(self.handle, self.blocks, lease_ms=60_000)
+        self.assertEqual((second.usable_tokens, second.lease_limit), (16, limit))
+        refused = self.one.match(self.handle, self.blocks, lease_ms=60_000)
+        self.assertEqual((refused.usable_tokens, refused.lease, refused.lease_limit), (0, b"", limit))
+        reply, items = self.fetch(lease_ms=60_000)
+        self.assertEqual((reply.fetched_blocks, items, reply.lease_limit), (0, {}, limit))
+        # Without a lease nothing bounds it.
+        reply, items = self.fetch()
+        self.assertEqual((reply.fetched_blocks, items, reply.lease_limit), (6, self.expected(6), 0))
+        for lease in (first.lease, second.lease):
+            self.one.body("lease_reply", release_lease=raw_session.T.ReleaseLease(lease=lease))
 
 
 if __name__ == "__main__":

@@ -61,6 +61,16 @@ class SmallArenaTest(protocol_case.ProtocolCase):
         reply = self.one.match(self.handle, blocks, lease_ms=60_000)
         leased = blocks[:reply.chains[0].end_usable]
         self.assertGreater(len(leased), 0.8 * ARENA // SIZE)
+        # A fetch keeps what it moves by itself; only its lease needs room.
+        rest = blocks[len(leased):len(leased) + 8]
+        for lease_ms, fetched, limit in ((0, 8, raw_session.types.LEASE_LIMIT_UNSPECIFIED),
+                                         (60_000, 0, raw_session.types.LEASE_LIMIT_BYTES)):
+            T = raw_session.T
+            match = T.Match(handle=self.handle, chains=[T.ChainPart(hashes=b"".join(rest))], lease_ms=lease_ms)
+            fetch = self.one.send(fetch_prefix=T.FetchPrefix(match=match, shards=[0]))
+            answer = self.one.answer(fetch).match_reply
+            self.assertEqual((answer.fetched_blocks, answer.lease_limit), (fetched, limit))
+            self.assertTrue(self.one.answer(fetch).get_progress.done)
         # The rest, which may not be leased, is taken by a put that does not get on.
         slow, handle = self.opened("small", model_spec(shard_bytes=SIZE))
         request = slow.start_put(handle, hashes_of(self.id() + " slow", 128), (), size=SIZE)

@@ -152,6 +152,9 @@ struct MatchResult {
   uint32_t first_miss_chain = 0;
   uint64_t first_miss_block = 0;
   Lease lease;
+  // What is usable is what is leased, where a lease was asked for: not kNone tells that more
+  // is there, and which of the node's bounds on leases left it out.
+  LeaseLimit lease_limit = LeaseLimit::kNone;
 };
 
 // One shard of one block, and where its bytes go to or come from.
@@ -208,12 +211,14 @@ struct FetchOptions {
   MatchOptions match;
   uint32_t shard = 0;       // which shard of every block; FetchPrefix moves one a call
   uint64_t max_blocks = 0;  // 0: as many as there are destinations
-  uint64_t min_blocks = 0;  // fewer usable: nothing moves
+  uint64_t min_blocks = 0;  // fewer usable: nothing moves, and nothing is usable
   uint32_t priority = 0;
   bool item_completions = false;
 };
 
 struct FetchResult {
+  // What is usable is what was moved: after max_blocks and min_blocks. The states say what is
+  // there beyond.
   MatchResult match;
   uint64_t fetched_blocks = 0;
   // One item a destination, counted through all chains. Those not moved have miss != kNone

@@ -40,11 +40,16 @@ enum class RefusalReason : uint8_t {
 };
 inline constexpr int kRefusalReasons = 8;
 
+// Which bound on leases left usable blocks without one.
+enum class LeaseLimit : uint8_t { kNone = 0, kLeases = 1, kBlocks = 2, kBytes = 3 };
+inline constexpr int kLeaseLimits = 4;
+
 enum class PutOutcome : uint8_t { kUnknown = 0, kStored = 1, kAlreadyThere = 2, kRefused = 3 };
 
 // snake_case names, as in metrics and logs: "never_stored", "no_space", ...
 QUARRY_EXPORT absl::string_view Name(MissCause cause);
 QUARRY_EXPORT absl::string_view Name(RefusalReason reason);
+QUARRY_EXPORT absl::string_view Name(LeaseLimit limit);
 QUARRY_EXPORT absl::string_view Name(BlockState state);
 
 // A view of hashes of one length, packed one behind the other. Does not own the bytes.

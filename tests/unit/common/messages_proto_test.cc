@@ -218,7 +218,8 @@ TEST_F(AgainstGenerated, ErrorHelloReplyNamespaceReplyAndView) {
 TEST_F(AgainstGenerated, MatchReply) {
   const auto reply = Server<MatchReply>(
       R"(match_reply { usable_tokens: 1 first_miss: MISS_CAUSE_REFUSED first_miss_chain: 2 first_miss_block: 3
-           lease: "l" lease_ms: 4 fetched_blocks: 5 chains { states: "\001\000\004" first_usable: 6 end_usable: 7 } })");
+           lease: "l" lease_ms: 4 fetched_blocks: 5 lease_limit: LEASE_LIMIT_BYTES
+           chains { states: "\001\000\004" first_usable: 6 end_usable: 7 } })");
   EXPECT_EQ(reply.usable_tokens, 1u);
   EXPECT_EQ(reply.first_miss, MissCause::kRefused);
   EXPECT_EQ(reply.first_miss_chain, 2u);
@@ -226,6 +227,7 @@ TEST_F(AgainstGenerated, MatchReply) {
   EXPECT_EQ(reply.lease, "l");
   EXPECT_EQ(reply.lease_ms, 4u);
   EXPECT_EQ(reply.fetched_blocks, 5u);
+  EXPECT_EQ(reply.lease_limit, LeaseLimit::kBytes);
   ASSERT_EQ(reply.chains.size(), 1u);
   EXPECT_EQ(reply.chains[0].states, absl::string_view("\1\0\4", 3));
   EXPECT_EQ(reply.chains[0].first_usable, 6u);

@@ -23,6 +23,7 @@ void ExpectDistinctNames(int values) {
 TEST(Words, EveryValueHasItsName) {
   ExpectDistinctNames<MissCause>(kMissCauses);
   ExpectDistinctNames<RefusalReason>(kRefusalReasons);
+  ExpectDistinctNames<LeaseLimit>(kLeaseLimits);
   ExpectDistinctNames<BlockState>(5);
   EXPECT_EQ(Name(MissCause::kNeverStored), "never_stored");
   EXPECT_EQ(Name(RefusalReason::kNoSpace), "no_space");

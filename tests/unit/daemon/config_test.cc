@@ -82,9 +82,12 @@ TEST_F(ConfigTest, DefaultsListenOnLoopbackOnly) {
 TEST_F(ConfigTest, ReadsEveryKindOfSettingFromFlags) {
   const ServerConfig config =
       Parsed({"--memory", "8GiB", "--max-lease=250ms", "--data-threads", "4", "--no-prefault", "--log-format", "json",
-              "--listen-grpc", "127.0.0.1:1,[::1]:2", "--listen-grpc", "localhost:3", "--node-name", "a"});
+              "--listen-grpc", "127.0.0.1:1,[::1]:2", "--listen-grpc", "localhost:3", "--node-name", "a",
+              "--max-lease-blocks", "5", "--max-leased-blocks", "7"});
   EXPECT_EQ(config.memory_bytes, 8ull << 30);
   EXPECT_EQ(config.max_lease_ns, 250'000'000);
+  EXPECT_EQ(config.max_lease_blocks, 5u);
+  EXPECT_EQ(config.max_leased_blocks, 7u);
   EXPECT_EQ(config.data_threads, 4u);
   EXPECT_TRUE(config.no_prefault);
   EXPECT_EQ(config.log_format, "json");
@@ -137,6 +140,7 @@ TEST_F(ConfigTest, BadValuesNameTheFlagAndTheBound) {
   EXPECT_THAT(Refused({"--data-threads", "-1"}), AllOf(HasSubstr("--data-threads"), HasSubstr("from 1 to 256")));
   EXPECT_THAT(Refused({"--max-lease", "2h"}), AllOf(HasSubstr("--max-lease"), HasSubstr("the most, 3600s")));
   EXPECT_THAT(Refused({"--max-lease", "60"}), AllOf(HasSubstr("--max-lease"), HasSubstr("no unit")));
+  EXPECT_THAT(Refused({"--max-lease-blocks", "65537"}), HasSubstr("the most, 65536"));
   EXPECT_THAT(Refused({"--log-level", "loud"}), AllOf(HasSubstr("--log-level"), HasSubstr("trace|debug|info")));
   EXPECT_THAT(Refused({"--listen-grpc", "nonsense"}), HasSubstr("--listen-grpc"));
   EXPECT_THAT(Refused({"--advertise-grpc", "nonsense"}), HasSubstr("--advertise-grpc"));

@@ -69,6 +69,7 @@ TEST(ToProtoTest, AMatchResultCarriesStatesAndCause) {
   result.first_miss_block = 2;
   result.lease = "token";
   result.lease_ms = 5;
+  result.lease_limit = LeaseLimit::kBlocks;
   v1::MatchResponse response;
   ToProto(result, &response);
   EXPECT_EQ(response.usable_tokens(), 32u);
@@ -78,6 +79,7 @@ TEST(ToProtoTest, AMatchResultCarriesStatesAndCause) {
   EXPECT_EQ(response.chains(0).end_usable(), 2u);
   EXPECT_EQ(response.first_miss(), v1::MISS_CAUSE_EVICTED);
   EXPECT_EQ(response.first_miss_block(), 2u);
+  EXPECT_EQ(response.lease_limit(), v1::LEASE_LIMIT_BLOCKS);
   EXPECT_EQ(response.lease(), "token");
 }
 

@@ -79,6 +79,29 @@ TEST(BlockIndexTest, BatchFindsEachItemUnderItsShardsMutex) {
   for (int count : visits) ASSERT_EQ(count, 1);
 }
 
+TEST(BlockIndexTest, BatchDoesNotFindWhatWasUnlinkedOrReplacedMeanwhile) {
+  auto index = MakeIndex(2, 4096);
+  const auto key = [](const std::string& hash) { return BlockKey{0, 0, hash}; };
+  const auto insert = [&](uint64_t id) {
+    const std::string hash = TestHash(id);
+    return index->Insert(index->Hash(key(hash)), key(hash), 1);
+  };
+  std::map<uint64_t, uint32_t> blocks;
+  for (uint64_t id = 1; id <= 300; ++id) blocks[id] = insert(id);
+  const std::string hashes = TestHashes(Range(1, 300));
+  BlockBatch batch(index.get(), 0);
+  batch.Add(0, HashSpan(hashes, 32));
+  for (uint64_t id = 1; id <= 300; ++id) {
+    if (id % 3 == 0) continue;
+    index->Unlink(blocks[id]);
+    if (id % 3 == 1) index->Free(blocks[id]);
+    blocks[id] = kNoBlock;
+  }
+  for (uint64_t id = 1; id <= 300; id += 6) blocks[id] = insert(id);  // mostly in other entries
+  for (uint64_t id = 1001; id <= 1100; ++id) insert(id);
+  index->Visit(&batch, [&](uint32_t item, uint32_t block) { ASSERT_EQ(block, blocks[item + 1]) << item; });
+}
+
 TEST(BlockIndexTest, FullIndexSaysSo) {
   auto index = MakeIndex(1, 16);
   uint32_t inserted = 0;

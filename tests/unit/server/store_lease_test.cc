@@ -124,6 +124,7 @@ TEST_F(StoreLeaseTest, LeaseBeyondTheShareCoversAShorterPrefix) {
   const MatchResult match = h_.Match(ns_, Range(1001, 100), 1000);
   EXPECT_EQ(h_.UsableBlocks(match), 28u);  // of 128 that may be leased
   EXPECT_EQ(match.usable_tokens, 28 * kTestTokens);
+  EXPECT_EQ(match.lease_limit, LeaseLimit::kBytes);
   EXPECT_EQ(match.chains[0].states, std::string(100, static_cast<char>(BlockState::kDram)));
   EXPECT_EQ(h_.store->stats().leased_bytes, 128 * kBlock);
   // Leased already: costs nothing more.
@@ -163,10 +164,130 @@ TEST_F(StoreLeaseTest, NumberOfLeasesIsBounded) {
   for (int i = 0; i < 3; ++i) EXPECT_FALSE(h.Match(ns, {1}, 1000).lease.empty());
   const MatchResult refused = h.Match(ns, {1}, 1000);
   EXPECT_TRUE(refused.lease.empty());
+  EXPECT_EQ(refused.lease_limit, LeaseLimit::kLeases);
   EXPECT_EQ(h.UsableBlocks(refused), 0u);
   h.clock.AdvanceMs(1000);
   EXPECT_FALSE(h.Match(ns, {1}, 1000).lease.empty());
   EXPECT_EQ(h.store->stats().leases, 1u);
+}
+
+TEST_F(StoreLeaseTest, BlocksOfALeaseAreBounded) {
+  BlockStoreOptions options = Options();
+  options.max_lease_blocks = 10;
+  StoreHarness h(options);
+  const Namespace& ns = h.Open(TestSpec(kBlock));
+  h.PutChain(ns, Range(1, 20), kBlock);
+  const MatchResult match = h.Match(ns, Range(1, 20), 1000);
+  EXPECT_EQ(h.UsableBlocks(match), 10u);
+  EXPECT_EQ(match.lease_limit, LeaseLimit::kBlocks);
+  EXPECT_EQ(h.store->stats().leased_blocks, 10u);
+  EXPECT_EQ(h.store->stats().leased_bytes, 10 * kBlock);
+  const MatchResult whole = h.Match(ns, Range(1, 10), 1000);
+  EXPECT_EQ(h.UsableBlocks(whole), 10u);
+  EXPECT_EQ(whole.lease_limit, LeaseLimit::kNone);
+  EXPECT_EQ(h.UsableBlocks(h.Match(ns, Range(1, 20))), 20u);
+}
+
+TEST_F(StoreLeaseTest, BlocksOfAllLeasesAreBoundedEachCountedInEveryLease) {
+  BlockStoreOptions options = Options();
+  options.max_leased_blocks = 25;
+  StoreHarness h(options);
+  const Namespace& ns = h.Open(TestSpec(kBlock));
+  h.PutChain(ns, Range(1, 10), kBlock);
+  const MatchResult first = h.Match(ns, Range(1, 10), 1000);
+  EXPECT_EQ(h.UsableBlocks(h.Match(ns, Range(1, 10), 1000)), 10u);
+  const MatchResult shorter = h.Match(ns, Range(1, 10), 1000);
+  EXPECT_EQ(h.UsableBlocks(shorter), 5u);
+  EXPECT_EQ(shorter.lease_limit, LeaseLimit::kBlocks);
+  const MatchResult refused = h.Match(ns, Range(1, 10), 1000);
+  EXPECT_EQ(h.UsableBlocks(refused), 0u);
+  EXPECT_TRUE(refused.lease.empty());
+  EXPECT_EQ(refused.lease_limit, LeaseLimit::kBlocks);
+  EXPECT_EQ(h.Put(ns, 99, kBlock, 0, 0, 0, 0, 1000), PutOutcome::kStored);  // stored, and not retained
+  EXPECT_EQ(h.store->stats().leases, 3u);
+  EXPECT_EQ(h.store->stats().leased_blocks, 25u);
+  ASSERT_TRUE(h.store->ReleaseLease("t", first.lease).ok());
+  EXPECT_EQ(h.UsableBlocks(h.Match(ns, Range(1, 10), 1000)), 10u);
+  // A match that finds no room ends leases whose time is over by itself.
+  h.clock.AdvanceMs(1000);
+  EXPECT_EQ(h.UsableBlocks(h.Match(ns, Range(1, 10), 1000)), 10u);
+  EXPECT_EQ(h.store->stats().leased_blocks, 10u);
+}
+
+TEST_F(StoreLeaseTest, WhatIsThereBeyondTheUsableIsNotLeased) {
+  h_.PutChain(ns_, Range(1, 20), kBlock);
+  std::vector<uint64_t> ids = Range(1, 20);
+  ids[5] = 777;
+  const MatchResult match = h_.Match(ns_, ids, 1000);
+  EXPECT_EQ(h_.UsableBlocks(match), 5u);
+  EXPECT_EQ(match.lease_limit, LeaseLimit::kNone);
+  EXPECT_EQ(h_.store->stats().leased_bytes, 5 * kBlock);
+  EXPECT_EQ(h_.store->stats().leased_blocks, 5u);
+  ids[0] = 778;
+  EXPECT_TRUE(h_.Match(ns_, ids, 1000).lease.empty());
+  EXPECT_EQ(h_.store->stats().leases, 1u);
+  Flood(2 * kCapacity);
+  for (uint64_t id = 1; id <= 20; ++id) EXPECT_EQ(h_.Has(ns_, id), id <= 5) << id;
+}
+
+TEST_F(StoreLeaseTest, AMatchKeepsWithinItsOwnBounds) {
+  h_.PutChain(ns_, Range(1, 20), kBlock);
+  const auto match = [&](uint64_t least, uint64_t most) {
+    return h_.MatchWith(ns_, Range(1, 20), [&](MatchQuery* query) {
+      query->lease_ms = 1000;
+      query->min_blocks = least;
+      query->max_blocks = most;
+    });
+  };
+  const MatchResult shorter = match(0, 7);
+  EXPECT_EQ(shorter.usable_tokens, 7 * kTestTokens);
+  EXPECT_EQ(shorter.first_miss, MissCause::kNone);
+  EXPECT_EQ(h_.store->stats().leased_bytes, 7 * kBlock);
+  EXPECT_EQ(h_.UsableBlocks(match(20, 20)), 20u);
+  const MatchResult none = match(8, 7);
+  EXPECT_EQ(none.usable_tokens, 0u);
+  EXPECT_EQ(none.chains[0].usable, BlockRange());
+  EXPECT_TRUE(none.lease.empty());
+  EXPECT_EQ(match(21, UINT64_MAX).usable_tokens, 0u);
+  EXPECT_EQ(h_.store->stats().leases, 2u);
+}
+
+TEST_F(StoreLeaseTest, ALeaseShortenedBelowTheLeastIsNone) {
+  h_.PutChain(ns_, Range(1, 130), kBlock);  // of which 128 may be leased
+  for (uint64_t least : {129, 128}) {
+    const MatchResult match = h_.MatchWith(ns_, Range(1, 130), [&](MatchQuery* query) {
+      query->lease_ms = 1000;
+      query->min_blocks = least;
+    });
+    EXPECT_EQ(h_.UsableBlocks(match), least == 128 ? 128u : 0u);
+    EXPECT_EQ(match.lease_limit, LeaseLimit::kBytes);
+    EXPECT_EQ(h_.store->stats().leased_bytes, h_.UsableBlocks(match) * kBlock);
+  }
+}
+
+TEST_F(StoreLeaseTest, PinsKeepBlocksWithoutALeaseAndBeyondItsBounds) {
+  BlockStoreOptions options = Options();
+  options.max_leased_share = 0;
+  StoreHarness h(options);
+  const Namespace& ns = h.Open(TestSpec(kBlock));
+  h.PutChain(ns, Range(1, 100), kBlock);
+  const auto flood = [&] {
+    for (uint64_t i = 0; i < 2 * kCapacity; ++i) h.Put(ns, next_flood_++, kBlock);
+  };
+  {
+    const MatchResult match = h.MatchWith(ns, Range(1, 100), [](MatchQuery* query) {
+      query->pin = true;
+      query->max_blocks = 60;
+    });
+    EXPECT_EQ(h.UsableBlocks(match), 60u);
+    EXPECT_TRUE(match.lease.empty());
+    flood();
+    for (uint64_t id = 1; id <= 100; ++id) ASSERT_EQ(h.Has(ns, id), id <= 60) << id;
+  }
+  EXPECT_EQ(h.store->stats().leases, 0u);
+  EXPECT_EQ(h.store->stats().leased_bytes, 0u);
+  flood();
+  for (uint64_t id = 1; id <= 100; ++id) EXPECT_FALSE(h.Has(ns, id)) << id;
 }
 
 TEST_F(StoreLeaseTest, AThousandMatchesNeverFetchedAreEvictableOnceTheirLeasesEnd) {

@@ -129,6 +129,16 @@ class StoreHarness {
     query.touch = touch;
     return store->Match(ns, query);
   }
+  // A match whose further options `set` chooses.
+  template <typename Set>
+  MatchResult MatchWith(const Namespace& ns, const std::vector<uint64_t>& ids, Set&& set) {
+    const std::string hashes = TestHashes(ids, ns.spec.hash_bytes);
+    const ChainQuery chain{0, 0, HashSpan(hashes, ns.spec.hash_bytes)};
+    MatchQuery query;
+    query.chains = absl::MakeConstSpan(&chain, 1);
+    set(&query);
+    return store->Match(ns, query);
+  }
   ReadResult Read(const Namespace& ns, uint64_t id, uint32_t shard = 0, uint32_t group = 0) {
     const std::string hash = TestHash(id, ns.spec.hash_bytes);
     std::vector<ReadResult> results;
