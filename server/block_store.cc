@@ -256,6 +256,7 @@ absl::Status BlockStore::ReleaseLease(absl::string_view tenant, absl::string_vie
 }
 void BlockStore::Drain() { impl_->Drain(); }
 void BlockStore::Tick() { impl_->Tick(); }
+void BlockStore::Upkeep() { impl_->Upkeep(); }
 StoreStats BlockStore::stats() const { return impl_->stats(); }
 std::vector<std::pair<std::string, uint64_t>> BlockStore::tenant_bytes() const { return impl_->tenant_bytes(); }
 

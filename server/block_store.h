@@ -235,6 +235,10 @@ class BlockStore {
   // an allocation finds nothing to evict.
   void Tick();
 
+  // What matches leave to be done after their answer. Bounded; not calling it slows later
+  // matches down, now and then.
+  void Upkeep();
+
   StoreStats stats() const;
   // Bytes of slots in use per tenant.
   std::vector<std::pair<std::string, uint64_t>> tenant_bytes() const;

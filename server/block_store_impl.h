@@ -51,6 +51,7 @@ class BlockStoreImpl {
   absl::Status ReleaseLease(absl::string_view tenant, absl::string_view token);
   void Drain() { draining_.store(true, std::memory_order_release); }
   void Tick();
+  void Upkeep() { policy_->Upkeep(); }
   StoreStats stats() const;
   std::vector<std::pair<std::string, uint64_t>> tenant_bytes() const;
 

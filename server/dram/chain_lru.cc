@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace quarry::server {
 namespace {
@@ -24,6 +25,8 @@ constexpr size_t kMaxLoneWords = 8192;
 constexpr uint64_t kMaxRecordsPerLive = 4;
 constexpr uint64_t kCompactAlways = 1024;
 constexpr size_t kLookedAtPerAdded = 2;
+// Records that touches may add before one of them has to compact.
+constexpr size_t kMaxTouched = 8192;
 constexpr size_t kPrefetchAhead = 8;
 constexpr uint64_t kAllocationOverhead = 16;
 constexpr uint64_t kTreeOverhead = 8;  // of a B-tree node's spare room, per bucket
@@ -147,7 +150,13 @@ void ChainLru::Touch(absl::Span<const uint32_t> chain) {
   } else {
     NewChainLocked(chain);
   }
-  CompactLocked(chain.size());
+  touched_ += chain.size();
+  if (touched_ > kMaxTouched) CompactLocked(std::exchange(touched_, 0));
+}
+
+void ChainLru::Upkeep() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  CompactLocked(std::exchange(touched_, 0));
 }
 
 void ChainLru::Insert(uint32_t block, uint32_t depth, uint32_t parent) {

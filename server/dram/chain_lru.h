@@ -19,7 +19,7 @@
 // HOW. A stamp owns a bucket: the numbers of its blocks in depth order. The entry holds the
 // stamp; a record in a bucket counts only while it is the entry's newest, so a use writes
 // one word an entry and appends to one array, and no entry knows its neighbours. Stale
-// records go when they are met, or when they outnumber the live ones, a few with each use.
+// records go when they are met, or when they outnumber the live ones, a few for each use.
 // Lone blocks in a row share a bucket, each with its stamp, first in first out.
 #ifndef QUARRY_SERVER_DRAM_CHAIN_LRU_H_
 #define QUARRY_SERVER_DRAM_CHAIN_LRU_H_
@@ -46,6 +46,7 @@ class ChainLru : public EvictionPolicy {
   void Return(absl::Span<const uint32_t> blocks) override;
   void Defer(uint32_t block) override;
   void Forget(uint32_t block) override;
+  void Upkeep() override;
   uint64_t size() const override;
   uint64_t memory_bytes() const override;
 
@@ -84,6 +85,7 @@ class ChainLru : public EvictionPolicy {
   uint64_t live_ = 0;
   uint64_t records_ = 0;
   uint64_t compacted_up_to_ = 0;  // stamp from which compaction goes on
+  size_t touched_ = 0;            // records added by touches since the last Upkeep
   uint64_t bucket_bytes_ = 0;     // of the arrays
 };
 

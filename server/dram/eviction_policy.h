@@ -37,6 +37,10 @@ class EvictionPolicy {
   // Whatever it was, the block is gone.
   virtual void Forget(uint32_t block) = 0;
 
+  // Does what touches have left to be done: for when nobody waits for an answer. If it does
+  // not come for long, a touch does it.
+  virtual void Upkeep() = 0;
+
   // Blocks that Pop can give.
   virtual uint64_t size() const = 0;
   virtual uint64_t memory_bytes() const = 0;

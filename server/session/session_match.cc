@@ -48,6 +48,8 @@ void Session::Handle(uint64_t request, const wire::Match& message) {
   auto result = service().Match(**ns, {message.local_tokens, chains, message.lease_ms, !message.no_touch});
   if (!result.ok()) return Fail(request, result.status());  // counted by the service
   Send(request, ReplyOf(*result));
+  // Behind the answer, which goes out at the end of the round.
+  loop()->Post([store = &service().store()] { store->Upkeep(); });
 }
 
 absl::Status Session::CheckFetch(const Namespace& ns, const wire::FetchPrefix& message) const {
