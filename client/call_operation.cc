@@ -2,9 +2,8 @@
 
 namespace quarry {
 
-absl::Status CallOperation::OnMessage(const wire::ServerMessage& message) {
+absl::Status CallOperation::TakeReply(const wire::ServerMessage& message) {
   if (!take_reply_(message)) return ProtocolViolation("a reply of another kind than was asked for");
-  context().host->EndOperation(id(), absl::OkStatus(), OperationHost::EndedBy::kServer);
   return absl::OkStatus();
 }
 

@@ -5,26 +5,25 @@
 #include <functional>
 #include <utility>
 
-#include "client/operation.h"
+#include "client/reply_operation.h"
 
 namespace quarry {
 
-class CallOperation : public Operation {
+class CallOperation : public ReplyOperation {
  public:
-  // Takes the reply, on the loop's thread, before the operation is done. False when it is
-  // not the message that was asked for.
-  using TakeReply = std::function<bool(const wire::ServerMessage&)>;
+  // False when the reply is not the message that was asked for.
+  using Taker = std::function<bool(const wire::ServerMessage&)>;
 
-  CallOperation(Context context, TakeReply take_reply)
-      : Operation(std::move(context)), take_reply_(std::move(take_reply)) {}
+  CallOperation(Context context, Taker take_reply)
+      : ReplyOperation(std::move(context)), take_reply_(std::move(take_reply)) {}
 
-  absl::Status OnMessage(const wire::ServerMessage& message) override;
+  absl::Status TakeReply(const wire::ServerMessage& message) override;
 
  protected:
   void FillResult(const absl::Status&, Completion*) override {}
 
  private:
-  const TakeReply take_reply_;
+  const Taker take_reply_;
 };
 
 }  // namespace quarry

@@ -86,7 +86,7 @@ absl::StatusOr<OperationId> Client::MatchAsync(const Namespace& ns, absl::Span<c
                                                const MatchOptions& options, CompletionQueue* queue,
                                                uint64_t user_data) {
   if (absl::Status status = CheckQueue(queue); !status.ok()) return status;
-  return impl_->BeginMatch(ns, chains, options, queue->impl_, user_data);
+  return impl_->BeginMatch(ns, chains, options, queue->impl_, user_data, ClientImpl::Caller::kGoesOn);
 }
 
 absl::StatusOr<OperationId> Client::GetAsync(const Namespace& ns, std::vector<Item> items, const GetOptions& options,
@@ -114,7 +114,7 @@ void Client::Cancel(OperationId operation) { impl_->Cancel(operation); }
 absl::StatusOr<MatchResult> Client::Match(const Namespace& ns, absl::Span<const Chain> chains,
                                           const MatchOptions& options) {
   const auto queue = MakeWaitQueue();
-  auto done = Await(impl_->BeginMatch(ns, chains, options, queue, 0), queue.get());
+  auto done = Await(impl_->BeginMatch(ns, chains, options, queue, 0, ClientImpl::Caller::kWaits), queue.get());
   if (!done.ok()) return done.status();
   return std::move(*done->match);
 }

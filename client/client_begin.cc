@@ -74,6 +74,15 @@ absl::Status CheckFetchShard(const ModelSpec& spec, absl::Span<const Chain> chai
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::string> Frame(const wire::Limits& limits, OperationId id, wire::ClientMessage message) {
+  message.request = id;
+  std::string framed;
+  wire::AppendFramed(message, &framed);
+  if (framed.size() <= limits.max_message_bytes) return framed;
+  return absl::InvalidArgumentError(absl::StrCat("the request is ", framed.size(), " bytes long; at most ",
+                                                 limits.max_message_bytes, " (limits.max_message_bytes)"));
+}
+
 std::vector<TransferItem> FetchItems(const Namespace::State& ns, absl::Span<const Chain> chains, uint32_t shard,
                                      std::vector<std::vector<SegmentList>> destinations) {
   std::vector<TransferItem> items;
@@ -102,22 +111,25 @@ Operation::Context ClientImpl::MakeContext(Session* session, uint32_t deadline_m
   return context;
 }
 
-absl::StatusOr<OperationId> ClientImpl::Begin(Session* session, std::shared_ptr<Operation> operation,
+absl::StatusOr<OperationId> ClientImpl::Begin(Session* session, const std::shared_ptr<Operation>& operation,
                                               wire::ClientMessage message) {
-  const OperationId id = operation->id();
-  message.request = id;
-  std::string framed;
-  wire::AppendFramed(message, &framed);
-  if (framed.size() > session->limits().max_message_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("the request is ", framed.size(), " bytes long; at most ",
-                                                   session->limits().max_message_bytes, " (limits.max_message_bytes)"));
-  }
-  if (absl::Status status = session->Begin(std::move(operation), framed); !status.ok()) return status;
-  return id;
+  auto framed = Frame(session->limits(), operation->id(), std::move(message));
+  if (!framed.ok()) return framed.status();
+  if (absl::Status status = session->Begin(operation, *framed); !status.ok()) return status;
+  return operation->id();
+}
+
+absl::StatusOr<OperationId> ClientImpl::BeginAndRead(Session* session, const std::shared_ptr<ReplyOperation>& operation,
+                                                     wire::ClientMessage message) {
+  auto framed = Frame(session->limits(), operation->id(), std::move(message));
+  if (!framed.ok()) return framed.status();
+  if (absl::Status status = session->BeginAndRead(operation, *framed); !status.ok()) return status;
+  return operation->id();
 }
 
 absl::StatusOr<OperationId> ClientImpl::BeginMatch(const Namespace& ns, absl::Span<const Chain> chains,
-                                                   const MatchOptions& options, Queue queue, uint64_t user_data) {
+                                                   const MatchOptions& options, Queue queue, uint64_t user_data,
+                                                   Caller caller) {
   auto target = TargetOf(ns);
   if (!target.ok()) return target.status();
   Session* session = target->session.get();
@@ -126,7 +138,9 @@ absl::StatusOr<OperationId> ClientImpl::BeginMatch(const Namespace& ns, absl::Sp
   if (!status.ok()) return status;
   auto operation = std::make_shared<MatchOperation>(
       MakeContext(session, options.deadline_ms, std::move(queue), user_data), ShapesOf(chains));
-  return Begin(session, std::move(operation), {0, ToWire(target->handle, chains, options)});
+  wire::ClientMessage message{0, ToWire(target->handle, chains, options)};
+  return caller == Caller::kWaits ? BeginAndRead(session, operation, std::move(message))
+                                  : Begin(session, operation, std::move(message));
 }
 
 absl::StatusOr<OperationId> ClientImpl::BeginGet(const Namespace& ns, std::vector<Item> items,
@@ -219,15 +233,15 @@ void ClientImpl::Cancel(OperationId operation) {
 }
 
 template <typename Body>
-absl::Status ClientImpl::Call(Session* session, uint32_t deadline_ms, Body body, CallOperation::TakeReply take_reply) {
+absl::Status ClientImpl::Call(Session* session, uint32_t deadline_ms, Body body, CallOperation::Taker take_reply) {
   auto queue = std::make_shared<CompletionQueue::Impl>(CompletionQueue::Impl::Wakeup::kWaitOnly);
   auto operation = std::make_shared<CallOperation>(MakeContext(session, deadline_ms, queue, 0), std::move(take_reply));
-  auto id = Begin(session, std::move(operation), {0, std::move(body)});
+  auto id = BeginAndRead(session, operation, {0, std::move(body)});
   if (!id.ok()) return id.status();
   return queue->Next(-1)->status;
 }
 
-template absl::Status ClientImpl::Call(Session*, uint32_t, wire::OpenNamespace, CallOperation::TakeReply);
+template absl::Status ClientImpl::Call(Session*, uint32_t, wire::OpenNamespace, CallOperation::Taker);
 
 absl::StatusOr<uint32_t> ClientImpl::RenewLease(Lease* lease, uint32_t lease_ms) {
   auto session = CurrentSession();

@@ -43,8 +43,10 @@ class ClientImpl : public std::enable_shared_from_this<ClientImpl> {
   absl::StatusOr<MemoryRegion> RegisterMemory(MemoryRange range);
   void UnregisterMemory(MemoryRange range) { memory_.Remove(range); }
 
+  // Whether the caller waits for the operation as soon as it has begun.
+  enum class Caller : uint8_t { kGoesOn, kWaits };
   absl::StatusOr<OperationId> BeginMatch(const Namespace& ns, absl::Span<const Chain> chains,
-                                         const MatchOptions& options, Queue queue, uint64_t user_data);
+                                         const MatchOptions& options, Queue queue, uint64_t user_data, Caller caller);
   absl::StatusOr<OperationId> BeginGet(const Namespace& ns, std::vector<Item> items, const GetOptions& options,
                                        Queue queue, uint64_t user_data);
   absl::StatusOr<OperationId> BeginPut(const Namespace& ns, std::vector<Item> items, const PutOptions& options,
@@ -77,11 +79,14 @@ class ClientImpl : public std::enable_shared_from_this<ClientImpl> {
   absl::StatusOr<Target> TargetOf(const Namespace& ns) const;
   Operation::Context MakeContext(Session* session, uint32_t deadline_ms, Queue queue, uint64_t user_data);
   // `body` becomes the operation's message. Not OK: nothing was begun.
-  absl::StatusOr<OperationId> Begin(Session* session, std::shared_ptr<Operation> operation,
+  absl::StatusOr<OperationId> Begin(Session* session, const std::shared_ptr<Operation>& operation,
                                     wire::ClientMessage message);
+  // The same for an operation that the caller waits for next.
+  absl::StatusOr<OperationId> BeginAndRead(Session* session, const std::shared_ptr<ReplyOperation>& operation,
+                                           wire::ClientMessage message);
   // Sends `body` and waits for the reply.
   template <typename Body>
-  absl::Status Call(Session* session, uint32_t deadline_ms, Body body, CallOperation::TakeReply take_reply);
+  absl::Status Call(Session* session, uint32_t deadline_ms, Body body, CallOperation::Taker take_reply);
 
   // Connects, opens the namespaces again, and makes the session the one in force.
   absl::Status Connect();

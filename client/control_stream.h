@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -16,7 +18,9 @@
 namespace quarry {
 
 // Held by shared_ptr. Messages are written on the caller's thread while the socket takes
-// them, so that a request costs no hop to the loop.
+// them, so that a request costs no hop to the loop. They are read on the loop's thread,
+// except while a caller that waits for its reply has the turn to read: then the reply costs
+// no hop either.
 class ControlStream : public FdHandler, public std::enable_shared_from_this<ControlStream> {
  public:
   // Called on the loop's thread, and never after Stop.
@@ -42,27 +46,58 @@ class ControlStream : public FdHandler, public std::enable_shared_from_this<Cont
   void Send(absl::string_view framed);
   size_t outgoing_bytes() const;
 
+  // While it lives, its owner reads and the loop does not.
+  class Turn {
+   public:
+    Turn() = default;
+    Turn(Turn&& other) noexcept : stream_(std::exchange(other.stream_, nullptr)) {}
+    ~Turn();
+    explicit operator bool() const { return stream_ != nullptr; }
+
+    // Waits for the next message until the deadline (Clock::Real); valid until the turn
+    // ends. nullopt: there is none, or the stream has ended, of which the loop will know.
+    std::optional<absl::string_view> Next(int64_t deadline_ns);
+    // Leaves the message that Next gave to the loop, with all that follow.
+    void PutBack() { stream_->incoming_.PutBack(); }
+
+   private:
+    friend class ControlStream;
+    explicit Turn(ControlStream* stream) : stream_(stream) {}
+
+    ControlStream* stream_ = nullptr;  // outlives the turn
+  };
+  // Any thread but the loop's. Empty: another one is reading.
+  Turn TakeTurn();
+
   void OnEvents(uint32_t events) override;
 
  private:
   enum class State : uint8_t { kNew, kRunning, kStopped };
 
+  bool running() const;
   // How many bytes the socket took.
-  size_t TrySend(absl::string_view data);
+  size_t TrySendLocked(absl::string_view data);
+  uint32_t WantedEventsLocked() const;
+  void UpdateEventsLocked();
   void Flush();
   void Receive();
+  void EndTurn();
   void Break(absl::Status why);
 
   const UniqueFd fd_;
   EventLoop* const loop_;
   Listener* const listener_;
-  State state_ = State::kNew;     // loop only
-  wire::MessageBuffer incoming_;  // loop only
 
-  mutable std::mutex write_mutex_;
-  std::string outgoing_;       // guarded by write_mutex_; empty unless the socket is full
-  size_t flushed_ = 0;         // guarded by write_mutex_; of outgoing_
-  bool write_failed_ = false;  // guarded by write_mutex_
+  std::mutex read_mutex_;         // of whoever reads; never waited for
+  wire::MessageBuffer incoming_;  // guarded by read_mutex_
+
+  mutable std::mutex mutex_;
+  // The rest is guarded by mutex_.
+  State state_ = State::kNew;
+  bool loop_reads_ = true;
+  std::string outgoing_;  // empty unless the socket is full
+  size_t flushed_ = 0;    // of outgoing_
+  bool write_failed_ = false;
 };
 
 }  // namespace quarry

@@ -2,11 +2,10 @@
 
 namespace quarry {
 
-absl::Status MatchOperation::OnMessage(const wire::ServerMessage& message) {
+absl::Status MatchOperation::TakeReply(const wire::ServerMessage& message) {
   const auto* reply = std::get_if<wire::MatchReply>(&message.body);
   if (reply == nullptr) return ProtocolViolation("a match was answered by another message");
   if (!FromWire(*reply, asked_, result_.get())) return ProtocolViolation("a match reply does not fit its request");
-  context().host->EndOperation(id(), absl::OkStatus(), OperationHost::EndedBy::kServer);
   return absl::OkStatus();
 }
 

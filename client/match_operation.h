@@ -7,17 +7,17 @@
 #include <vector>
 
 #include "client/chains.h"
-#include "client/operation.h"
+#include "client/reply_operation.h"
 #include "quarry/client.h"
 
 namespace quarry {
 
-class MatchOperation : public Operation {
+class MatchOperation : public ReplyOperation {
  public:
   MatchOperation(Context context, std::vector<ChainShape> asked)
-      : Operation(std::move(context)), asked_(std::move(asked)) {}
+      : ReplyOperation(std::move(context)), asked_(std::move(asked)) {}
 
-  absl::Status OnMessage(const wire::ServerMessage& message) override;
+  absl::Status TakeReply(const wire::ServerMessage& message) override;
 
  protected:
   void FillResult(const absl::Status&, Completion* completion) override { completion->match = result_; }

@@ -29,8 +29,9 @@ class OperationHost {
   virtual void SendAside(const wire::ClientMessage& message) = 0;
 };
 
-// Every end is decided on the loop's thread (OperationHost::EndOperation), so there is
-// exactly one. Items may end on other threads before.
+// An operation ends once: where the session takes it out of its table, on the loop's thread
+// or, of a ReplyOperation, on that of the caller that has read its reply ("loop thread" below
+// means either). Items may end on other threads before.
 class Operation {
  public:
   struct Context {

@@ -97,6 +97,34 @@ absl::Status Session::Begin(std::shared_ptr<Operation> operation, const std::str
   return absl::OkStatus();
 }
 
+bool Session::idle() const {
+  std::lock_guard lock(mutex_);
+  return operations_.empty();
+}
+
+absl::Status Session::BeginAndRead(const std::shared_ptr<ReplyOperation>& operation, const std::string& message) {
+  // Replies to others would have to be handed on, which costs them more than it spares here.
+  ControlStream::Turn turn = idle() ? control_->TakeTurn() : ControlStream::Turn();
+  if (absl::Status status = Begin(operation, message); !status.ok() || !turn) return status;
+  const auto bytes = turn.Next(operation->deadline_ns());
+  if (bytes.has_value() && !EndByReply(operation.get(), *bytes)) turn.PutBack();
+  return absl::OkStatus();
+}
+
+bool Session::EndByReply(ReplyOperation* operation, absl::string_view bytes) {
+  const auto message = wire::DecodeServerMessage(bytes);
+  if (!message.ok() || message->request != operation->id()) return false;
+  if (std::holds_alternative<std::monostate>(message->body)) return false;
+  // Once taken, nobody else ends it.
+  if (Take(operation->id()) == nullptr) return false;
+  const auto* error = std::get_if<wire::Error>(&message->body);
+  const absl::Status violation = error == nullptr ? operation->TakeReply(*message) : absl::OkStatus();
+  if (!violation.ok()) PostSafely([violation](Session* self) { self->Break(violation); });
+  context_.counters->operations.fetch_sub(1, std::memory_order_relaxed);
+  operation->Finish(error == nullptr ? violation : StatusOf(*error), /*held=*/false, EndedBy::kServer);
+  return true;
+}
+
 void Session::Cancel(uint64_t id) {
   PostSafely([id](Session* self) {
     self->EndOperation(id, absl::CancelledError("cancelled by the caller"), EndedBy::kClient);

@@ -21,6 +21,7 @@
 #include "client/counters.h"
 #include "client/dial_interrupt.h"
 #include "client/operation.h"
+#include "client/reply_operation.h"
 #include "common/net/event_loop.h"
 #include "common/session/messages.h"
 #include "common/transport/transport.h"
@@ -58,6 +59,9 @@ class Session : public OperationHost, private ControlStream::Listener, public st
   // Starts an operation: exposes its buffers, sends `message`. Not OK: nothing was begun
   // (Unavailable, ResourceExhausted). OK: the operation will end.
   absl::Status Begin(std::shared_ptr<Operation> operation, const std::string& message);
+  // The same for a caller that waits for the operation next: if it is the only one under way,
+  // the caller itself reads the reply, and the operation has ended when this returns.
+  absl::Status BeginAndRead(const std::shared_ptr<ReplyOperation>& operation, const std::string& message);
   // Ends the operation with Cancelled, soon, unless it has ended.
   void Cancel(uint64_t id);
   // Ends all operations with `why` unless the session has broken already, closes the
@@ -75,6 +79,9 @@ class Session : public OperationHost, private ControlStream::Listener, public st
   EventLoop* loop() const { return context_.loops.front(); }
   std::shared_ptr<Operation> Find(uint64_t id) const;
   std::shared_ptr<Operation> Take(uint64_t id);
+  bool idle() const;
+  // Ends the operation if `bytes` are its reply. False: they are the loop's business.
+  bool EndByReply(ReplyOperation* operation, absl::string_view bytes);
   absl::Status Admit(const std::shared_ptr<Operation>& operation);
   // Runs `task` on the loop unless the session is gone by then.
   void PostSafely(std::function<void(Session*)> task);

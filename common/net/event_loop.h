@@ -49,6 +49,7 @@ class EventLoop {
 
   // `handler` stays valid until Remove. Level-triggered.
   void Add(int fd, uint32_t events, FdHandler* handler);
+  // Also on another thread that knows that the loop is not removing it.
   void Modify(int fd, uint32_t events, FdHandler* handler);
   // No event of `handler` is delivered afterwards, not even one of the current round.
   void Remove(int fd, FdHandler* handler);

@@ -13,6 +13,7 @@
 namespace quarry::wire {
 
 absl::Status MessageBuffer::Fill(int fd) {
+  last_ = 0;
   if (begin_ == end_) begin_ = end_ = 0;
   if (buffer_.size() - end_ < kReadBytes) {
     std::copy(buffer_.begin() + static_cast<ptrdiff_t>(begin_), buffer_.begin() + static_cast<ptrdiff_t>(end_),
@@ -55,7 +56,7 @@ bool MessageBuffer::Next(absl::string_view* message, absl::Status* status) {
   if (end_ - begin_ < needed_) return false;
   *message = {buffer_.data() + begin_ + sizeof length, length};
   begin_ += needed_;
-  needed_ = 0;
+  last_ = std::exchange(needed_, 0);
   return true;
 }
 

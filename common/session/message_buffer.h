@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -19,6 +20,8 @@ class MessageBuffer {
   // The next whole message; valid until Fill or Next. False: not there yet. InvalidArgument
   // in `status` for a length that is not allowed.
   bool Next(absl::string_view* message, absl::Status* status);
+  // Gives the message that Next has just given once more.
+  void PutBack() { begin_ -= std::exchange(last_, 0); }
   // The same for bytes without a length: the preface.
   bool Take(size_t bytes, absl::string_view* taken);
   bool empty() const { return begin_ == end_; }
@@ -32,6 +35,7 @@ class MessageBuffer {
   size_t begin_ = 0;
   size_t end_ = 0;
   size_t needed_ = 0;  // of the message that has begun, with its length
+  size_t last_ = 0;    // of the message that Next has given, with its length
 };
 
 }  // namespace quarry::wire
