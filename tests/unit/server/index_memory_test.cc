@@ -56,9 +56,11 @@ void FillAndMeasure(uint64_t chain_blocks) {
   EXPECT_NEAR(stated, resident, 0.15 * resident);
 }
 
-TEST(IndexMemoryTest, LoneBlocksCostAtMost160BytesEach) { FillAndMeasure(1); }
-TEST(IndexMemoryTest, BlocksOfChainsCostAtMost160BytesEach) { FillAndMeasure(512); }
-TEST(IndexMemoryTest, BlocksOfShortChainsCostAtMost160BytesEach) { FillAndMeasure(2); }
+class IndexMemoryTest : public ::testing::TestWithParam<uint64_t> {};
+
+TEST_P(IndexMemoryTest, BlocksCostAtMost160BytesEach) { FillAndMeasure(GetParam()); }
+INSTANTIATE_TEST_SUITE_P(InChainsOf, IndexMemoryTest, ::testing::Values(1, 2, 7, 64, 512),
+                         ::testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace quarry::server
