@@ -20,7 +20,7 @@ using testing::IsEmpty;
 std::string Framed(absl::string_view message) {
   std::string framed(4, '\0');
   framed[0] = static_cast<char>(message.size());
-  framed.append(message);
+  framed.append(message.data(), message.size());
   return framed;
 }
 
