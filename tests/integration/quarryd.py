@@ -117,11 +117,12 @@ class Quarryd:
 
 def generate_stubs():
     """Compiles the protos for Python; returns the modules cache_pb2, cache_pb2_grpc, transfer_pb2, types_pb2."""
-    out = tempfile.mkdtemp(prefix="quarry-stubs-")
     protos = [f"quarry/v1/{name}.proto" for name in ("types", "transfer", "cache")]
-    subprocess.run(["protoc", "-I", str(ROOT / "proto"), f"--python_out={out}", f"--grpc_out={out}",
-                    "--plugin=protoc-gen-grpc=/usr/bin/grpc_python_plugin", *protos], check=True)
-    sys.path.insert(0, out)
-    # pylint: disable=import-outside-toplevel, import-error
-    from quarry.v1 import cache_pb2, cache_pb2_grpc, transfer_pb2, types_pb2
+    with tempfile.TemporaryDirectory(prefix="quarry-stubs-") as out:
+        subprocess.run(["protoc", "-I", str(ROOT / "proto"), f"--python_out={out}", f"--grpc_out={out}",
+                        "--plugin=protoc-gen-grpc=/usr/bin/grpc_python_plugin", *protos], check=True)
+        sys.path.insert(0, out)
+        # pylint: disable=import-outside-toplevel, import-error
+        from quarry.v1 import cache_pb2, cache_pb2_grpc, transfer_pb2, types_pb2
+        sys.path.remove(out)
     return cache_pb2, cache_pb2_grpc, transfer_pb2, types_pb2
