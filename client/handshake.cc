@@ -54,7 +54,7 @@ absl::StatusOr<size_t> DecodeFramePrefix(const char* prefix) {
 // the reply points into.
 absl::StatusOr<wire::HelloReply> Greet(const std::string& server, const wire::ClientMessage& hello, int64_t deadline_ns,
                                        DialInterrupt* interrupt, UniqueFd* fd, std::string* buffer) {
-  auto dialled = Dial(server, deadline_ns);
+  auto dialled = Dial(server, deadline_ns, interrupt->event_fd());
   if (!dialled.ok()) return dialled.status();
   *fd = std::move(*dialled);
   interrupt->Watch(fd->get());

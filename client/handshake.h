@@ -26,7 +26,7 @@ struct Greeting {
 };
 
 // Dials and exchanges Hello. FailedPrecondition names both versions when the majors
-// differ. Deadlines by Clock::Real; from the connection on, `interrupt` ends it sooner.
+// differ. Deadlines by Clock::Real; `interrupt` ends it sooner.
 absl::StatusOr<Greeting> OpenControlStream(const std::string& server, absl::string_view client_name,
                                            int64_t deadline_ns, DialInterrupt* interrupt);
 // Dials and joins the session.

@@ -26,7 +26,7 @@ namespace quarry {
 namespace {
 
 constexpr int kListenBacklog = 1024;
-constexpr int kConnectRetryMs = 5;
+constexpr int64_t kConnectRetryNs = 5'000'000;
 
 struct FreeAddrInfo {
   void operator()(addrinfo* list) const { freeaddrinfo(list); }
@@ -46,15 +46,18 @@ absl::StatusOr<AddrInfoList> Resolve(const HostPort& address, int flags) {
   return AddrInfoList(list);
 }
 
-// Waits until the socket is ready for `events` or the deadline has passed.
-absl::Status WaitFor(int fd, short events, int64_t deadline_ns) {
+// Waits until the socket is ready for `events`, the deadline has passed or the interrupt
+// can be read. Neither descriptor has to be one: poll passes over -1.
+absl::Status WaitFor(int fd, short events, int64_t deadline_ns, int interrupt_fd = -1) {
   while (true) {
     const int64_t left_ns = deadline_ns - Clock::Real()->NowNs();
     if (left_ns <= 0) return absl::DeadlineExceededError("the peer did not answer in time");
-    pollfd entry{fd, events, 0};
-    const int ready = poll(&entry, 1, static_cast<int>(std::min<int64_t>(left_ns / 1'000'000 + 1, 60'000)));
-    if (ready > 0) return absl::OkStatus();
+    pollfd entries[] = {{fd, events, 0}, {interrupt_fd, POLLIN, 0}};
+    const int ready = poll(entries, 2, static_cast<int>(std::min<int64_t>(left_ns / 1'000'000 + 1, 60'000)));
     if (ready < 0 && errno != EINTR) return ErrnoStatus(errno, "poll");
+    if (ready <= 0) continue;
+    if (entries[1].revents != 0) return absl::CancelledError("interrupted");
+    return absl::OkStatus();
   }
 }
 
@@ -74,19 +77,22 @@ void AvoidPacingWithinHost(int fd, const sockaddr* address) {
   if (IsLoopback(address)) setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kUnpaced, sizeof kUnpaced - 1);
 }
 
-absl::StatusOr<UniqueFd> Connect(const sockaddr* address, socklen_t length, int64_t deadline_ns) {
+absl::StatusOr<UniqueFd> Connect(const sockaddr* address, socklen_t length, int64_t deadline_ns,
+                                 int interrupt_fd = -1) {
   UniqueFd fd(socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return ErrnoStatus(errno, "socket");
   AvoidPacingWithinHost(fd.get(), address);
   int result;
   // EAGAIN: the backlog of a Unix socket is full. Nothing tells when it no longer is.
   while ((result = connect(fd.get(), address, length)) != 0 && errno == EAGAIN) {
-    if (Clock::Real()->NowNs() >= deadline_ns) return absl::DeadlineExceededError("the peer did not accept in time");
-    poll(nullptr, 0, kConnectRetryMs);
+    const int64_t now_ns = Clock::Real()->NowNs();
+    if (now_ns >= deadline_ns) return absl::DeadlineExceededError("the peer did not accept in time");
+    const absl::Status pause = WaitFor(-1, 0, now_ns + kConnectRetryNs, interrupt_fd);
+    if (!absl::IsDeadlineExceeded(pause)) return pause;
   }
   if (result != 0) {
     if (errno != EINPROGRESS && errno != EINTR) return ErrnoStatus(errno, "connect");
-    if (absl::Status status = WaitFor(fd.get(), POLLOUT, deadline_ns); !status.ok()) return status;
+    if (absl::Status status = WaitFor(fd.get(), POLLOUT, deadline_ns, interrupt_fd); !status.ok()) return status;
     int error = 0;
     socklen_t error_length = sizeof error;
     getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &error_length);
@@ -220,11 +226,11 @@ absl::StatusOr<UniqueFd> ListenUnix(const std::string& path) {
   return fd;
 }
 
-absl::StatusOr<UniqueFd> Dial(absl::string_view address, int64_t deadline_ns) {
+absl::StatusOr<UniqueFd> Dial(absl::string_view address, int64_t deadline_ns, int interrupt_fd) {
   if (absl::string_view path = address; absl::ConsumePrefix(&path, "unix:")) {
     auto name = UnixAddress(path);
     if (!name.ok()) return name.status();
-    return Connect(reinterpret_cast<const sockaddr*>(&*name), sizeof *name, deadline_ns);
+    return Connect(reinterpret_cast<const sockaddr*>(&*name), sizeof *name, deadline_ns, interrupt_fd);
   }
   auto target = ParseHostPort(address);
   if (!target.ok()) return target.status();
@@ -232,9 +238,10 @@ absl::StatusOr<UniqueFd> Dial(absl::string_view address, int64_t deadline_ns) {
   if (!resolved.ok()) return resolved.status();
   absl::Status last = absl::UnavailableError("no address");
   for (const addrinfo* entry = resolved->get(); entry != nullptr; entry = entry->ai_next) {
-    auto fd = Connect(entry->ai_addr, entry->ai_addrlen, deadline_ns);
+    auto fd = Connect(entry->ai_addr, entry->ai_addrlen, deadline_ns, interrupt_fd);
     if (fd.ok()) return fd;
     last = fd.status();
+    if (absl::IsCancelled(last)) break;
   }
   return absl::Status(last.code(),
                       absl::StrCat("cannot connect to ", address, ": ", absl::string_view(last.message())));

@@ -49,8 +49,10 @@ absl::StatusOr<UniqueFd> ListenTcp(const HostPort& address, HostPort* bound);
 absl::StatusOr<UniqueFd> ListenUnix(const std::string& path);
 
 // Connected, non-blocking, close-on-exec, TCP_NODELAY. `address` as ParseHostPort takes
-// it, or "unix:PATH". Tries every address of the name until `deadline_ns` (Clock::Real).
-absl::StatusOr<UniqueFd> Dial(absl::string_view address, int64_t deadline_ns);
+// it, or "unix:PATH". Tries every address of the name until `deadline_ns` (Clock::Real), or
+// ends with Cancelled once `interrupt_fd` can be read (-1: there is none). Looking up a name
+// takes as long as the system's resolver does.
+absl::StatusOr<UniqueFd> Dial(absl::string_view address, int64_t deadline_ns, int interrupt_fd = -1);
 
 // The whole of `data`, or exactly `bytes`, before the deadline; the socket is
 // non-blocking. Unavailable when the peer closes.

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -192,8 +193,9 @@ UniqueFd FullListener(const Address& address, int family) {
   return listener;
 }
 
-// Dials until the backlog is full; the one that found it so ends at its deadline.
-void ExpectDeadlineWhenFull(const std::string& address) {
+// Dials until the backlog is full; the one that found it so ends at its deadline. Returns
+// the others.
+std::vector<UniqueFd> FillBacklog(const std::string& address) {
   std::vector<UniqueFd> connected;
   for (int i = 0; i < 16; ++i) {
     const int64_t deadline = Clock::Real()->NowNs() + 100'000'000;
@@ -209,27 +211,38 @@ void ExpectDeadlineWhenFull(const std::string& address) {
       socklen_t length = sizeof peer;
       EXPECT_EQ(getpeername(fd.get(), reinterpret_cast<sockaddr*>(&peer), &length), 0) << "not connected at all";
     }
-    return;
+    return connected;
   }
-  FAIL() << "the backlog never filled, or connections were reported that are none";
+  ADD_FAILURE() << "the backlog never filled, or connections were reported that are none";
+  return connected;
 }
 
-TEST(SocketTest, DialEndsAtItsDeadlineWhenNobodyAccepts) {
+void ExpectDialEndsWhenInterrupted(const std::string& address) {
+  const UniqueFd event(eventfd(0, EFD_CLOEXEC));
+  std::thread interrupter([&] { eventfd_write(event.get(), 1); });
+  EXPECT_EQ(Dial(address, SoonNs(), event.get()).status().code(), absl::StatusCode::kCancelled);
+  interrupter.join();
+}
+
+TEST(SocketTest, DialEndsAtItsDeadlineOrInterruptWhenNobodyAccepts) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   UniqueFd listener = FullListener(address, AF_INET);
   socklen_t length = sizeof address;
   ASSERT_EQ(getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
-  ExpectDeadlineWhenFull("127.0.0.1:" + std::to_string(ntohs(address.sin_port)));
+  const std::string name = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  const auto connected = FillBacklog(name);
+  ExpectDialEndsWhenInterrupted(name);
 }
 
-TEST_F(UnixSocketTest, DialEndsAtItsDeadlineWhenNobodyAccepts) {
+TEST_F(UnixSocketTest, DialEndsAtItsDeadlineOrInterruptWhenNobodyAccepts) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   path_.copy(address.sun_path, sizeof address.sun_path - 1);
   UniqueFd listener = FullListener(address, AF_UNIX);
-  ExpectDeadlineWhenFull("unix:" + path_);
+  const auto connected = FillBacklog("unix:" + path_);
+  ExpectDialEndsWhenInterrupted("unix:" + path_);
 }
 
 TEST_F(UnixSocketTest, DialWaitsForRoomInTheBacklog) {
