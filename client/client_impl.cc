@@ -119,6 +119,7 @@ absl::Status ClientImpl::TryConnect() {
   auto opened = Session::Open(options_, std::move(context), deadline_ns, &dial_interrupt_);
   absl::Status status = opened.ok() ? ReopenNamespaces(opened->get(), deadline_ns) : opened.status();
   if (status.ok()) {
+    LogTransport();
     std::lock_guard lock(mutex_);
     if (stopping_) {
       status = why_disconnected_;
@@ -131,6 +132,12 @@ absl::Status ClientImpl::TryConnect() {
   }
   if (opened.ok()) (*opened)->Dispose(status);
   return status;
+}
+
+void ClientImpl::LogTransport() {
+  const TransportChoice choice = ChooseTransport(options_);
+  if (choice.why.empty() || !options_.log || std::exchange(transport_logged_, true)) return;
+  options_.log(absl::StrCat("transport ", choice.name, " to ", options_.server, ", because ", choice.why));
 }
 
 void ClientImpl::OnSessionBroken(uint32_t number) {

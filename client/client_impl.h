@@ -91,6 +91,8 @@ class ClientImpl : public std::enable_shared_from_this<ClientImpl> {
   // Connects, opens the namespaces again, and makes the session the one in force.
   absl::Status Connect();
   absl::Status TryConnect();
+  // Says which transport was picked, the first time.
+  void LogTransport();
   absl::Status ReopenNamespaces(Session* session, int64_t deadline_ns);
   absl::StatusOr<std::shared_ptr<Namespace::State>> OpenIn(Session* session, uint32_t deadline_ms,
                                                            absl::string_view name, const ModelSpec& spec,
@@ -106,6 +108,7 @@ class ClientImpl : public std::enable_shared_from_this<ClientImpl> {
   std::atomic<uint64_t> next_request_{2};  // 1 is Hello's
   std::vector<std::unique_ptr<EventLoop>> loops_;
   DialInterrupt dial_interrupt_;
+  bool transport_logged_ = false;  // only while connecting, by one thread at a time
 
   mutable std::mutex mutex_;
   // The rest but the reconnector is guarded by mutex_.

@@ -44,8 +44,9 @@ absl::Status Validate(const ClientOptions& options) {
   return absl::OkStatus();
 }
 
-std::string ChosenTransport(const ClientOptions& options) {
-  return options.transport == "auto" ? "tcp" : options.transport;
+TransportChoice ChooseTransport(const ClientOptions& options) {
+  if (options.transport != "auto") return {options.transport, ""};
+  return {"tcp", "this version has no other"};
 }
 
 std::string ChosenClientName(const ClientOptions& options) {

@@ -46,7 +46,7 @@ absl::Status Session::Connect(const ClientOptions& options, UniqueFd control, st
   };
   ControlStream::Listener* const listener = this;
   control_ = std::make_shared<ControlStream>(std::move(control), loop(), listener);
-  auto made = transport::MakeClientChannel(ChosenTransport(options), std::move(channel));
+  auto made = transport::MakeClientChannel(ChooseTransport(options).name, std::move(channel));
   if (!made.ok()) return made.status();
   channel_ = std::move(*made);
   loop()->Run([this] { control_->Start(); });

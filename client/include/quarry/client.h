@@ -27,6 +27,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -55,6 +56,11 @@ struct ClientOptions {
   uint32_t backoff_min_ms = 20;
   uint32_t backoff_max_ms = 2'000;
   bool verify_checksums = true;  // on get; and computed on put (else the server does)
+  // Receives what an operator may want to know, one line without its end each: so far, once
+  // a client, which transport "auto" picked for the node and why. Called within Create, or
+  // later on a thread of the client, one call at a time; must neither throw nor call the
+  // client. Empty: nobody is told.
+  std::function<void(absl::string_view)> log;
 };
 
 // How many operations and bytes are on their way, for tests and diagnostics.
