@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_format.h"
 #include "common/checksum.h"
 #include "common/clock.h"
 
@@ -15,6 +18,8 @@ namespace quarry::fakes {
 namespace {
 
 constexpr int64_t kPatienceNs = 60'000'000'000;
+constexpr int64_t kBacklogProbeNs = 100'000'000;
+constexpr size_t kMostToFillTheBacklog = 16;
 
 int64_t Deadline() { return Clock::Real()->NowNs() + kPatienceNs; }
 
@@ -120,6 +125,27 @@ void FakeNode::ListenAgain() {
   auto listener = ListenTcp(bound_, &bound_);
   Require(listener.ok(), "cannot listen");
   listener_ = std::move(*listener);
+}
+
+void FakeNode::ListenWithoutRoom() {
+  ListenAgain();
+  Require(listen(listener_.get(), 0) == 0, "cannot shorten the backlog");
+  while (true) {
+    auto fd = Dial(address(), Clock::Real()->NowNs() + kBacklogProbeNs);
+    if (!fd.ok()) return Require(absl::IsDeadlineExceeded(fd.status()), "the backlog does not fill");
+    fill_the_backlog_.push_back(std::move(*fd));
+    Require(fill_the_backlog_.size() < kMostToFillTheBacklog, "the backlog does not fill");
+  }
+}
+
+bool FakeNode::IsDialled() const {
+  // "  sl  local_address rem_address   st ...", addresses as hex IP:PORT; 02 is SYN_SENT.
+  const std::string dialling = absl::StrFormat(":%04X 02 ", bound_.port);
+  std::ifstream table("/proc/self/net/tcp");
+  for (std::string line; std::getline(table, line);) {
+    if (absl::StrContains(line, dialling)) return true;
+  }
+  return false;
 }
 
 FakeStream FakeNode::Accept() {

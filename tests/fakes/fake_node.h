@@ -88,10 +88,15 @@ class FakeNode {
   void StopListening() { listener_ = UniqueFd(); }
   // On the same port again.
   void ListenAgain();
+  // The same, with no room in the backlog: whoever connects waits.
+  void ListenWithoutRoom();
+  // Whether somebody in this process waits to be connected.
+  bool IsDialled() const;
 
  private:
   HostPort bound_;
   UniqueFd listener_;
+  std::vector<UniqueFd> fill_the_backlog_;
   EventLoop loop_{"fake-node"};
 };
 

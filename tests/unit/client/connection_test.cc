@@ -190,6 +190,17 @@ TEST_F(ConnectionTest, DestroyingTheClientEndsAHandshakeThatGetsNoAnswer) {
   client_.reset();
 }
 
+TEST_F(ConnectionTest, DestroyingTheClientEndsADialThatGetsNoAnswer) {
+  ClientOptions options = Options();
+  options.connect_timeout_ms = 600'000;  // longer than the test may take
+  Connect(options);
+  node_.StopListening();
+  node_.ListenWithoutRoom();
+  session_ = {};
+  while (!node_.IsDialled()) std::this_thread::yield();
+  client_.reset();
+}
+
 TEST_F(ConnectionTest, AForkedChildIsRefusedAndTheParentGoesOn) {
   Connect();
   const Chain chain = TestChain(1);
@@ -215,6 +226,31 @@ TEST_F(ConnectionTest, AForkedChildIsRefusedAndTheParentGoesOn) {
   reply.chains = {{absl::string_view("\0", 1), 0, 0}};
   session_.control.Send({session_.control.Read().request(), reply});
   EXPECT_TRUE(match.get().ok());
+}
+
+TEST_F(ConnectionTest, AutoSaysOnceWhichTransportItPickedAndWhy) {
+  std::vector<std::string> lines;
+  ClientOptions options = Options();
+  options.log = [&lines](absl::string_view line) { lines.emplace_back(line); };
+  Connect(options);
+  session_ = {};
+  AcceptAgain(kTestHandle);
+  MatchUntilSent();
+  client_.reset();
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_THAT(lines[0], HasSubstr("transport tcp"));
+  EXPECT_THAT(lines[0], HasSubstr(node_.address()));
+  EXPECT_THAT(lines[0], HasSubstr("because"));
+}
+
+TEST_F(ConnectionTest, ATransportThatWasNamedIsNoNews) {
+  std::vector<std::string> lines;
+  ClientOptions options = Options();
+  options.log = [&lines](absl::string_view line) { lines.emplace_back(line); };
+  options.transport = "tcp";
+  Connect(options);
+  client_.reset();
+  EXPECT_THAT(lines, testing::IsEmpty());
 }
 
 TEST_F(ConnectionTest, ANamespaceBelongsToItsClient) {
