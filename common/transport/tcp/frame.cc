@@ -1,5 +1,6 @@
 #include "common/transport/tcp/frame.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -9,6 +10,8 @@ namespace quarry::transport::tcp {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "frames are read and written in place");
+
+constexpr size_t kReservedMetaAt = kFixedMetaBytes - sizeof(uint64_t);
 
 template <typename T>
 void Store(T value, std::byte* to) {
@@ -106,6 +109,12 @@ absl::Status DecodeMeta(absl::Span<const std::byte> in, uint64_t* sums, ItemMeta
   if (in.size() != MetaBytes(count)) {
     return absl::InvalidArgumentError(
         absl::StrCat("item metadata of ", in.size(), " bytes with ", count, " chunk sums, must be ", MetaBytes(count)));
+  }
+  // What is 0 now may get a meaning later: nobody may have sent anything else there.
+  const absl::Span<const std::byte> filling = in.subspan(kFixedMetaBytes + count * sizeof(uint64_t));
+  const bool filling_zero = std::all_of(filling.begin(), filling.end(), [](std::byte b) { return b == std::byte{0}; });
+  if (Load<uint64_t>(in.data() + kReservedMetaAt) != 0 || !filling_zero) {
+    return absl::InvalidArgumentError("item metadata: what is reserved and what fills it up must be 0");
   }
   std::memcpy(sums, in.data() + kFixedMetaBytes, count * 8);
   meta->sums = absl::MakeSpan(sums, count);

@@ -169,6 +169,22 @@ TEST(ItemMetaTest, ErrorsNameTheFieldAndItsBound) {
   }
 }
 
+TEST(ItemMetaTest, ReservedBytesAndFillingMustBeZero) {
+  std::string encoded;
+  EncodeMeta({1, {0, 100, 100}, {0, 0}, std::vector<uint64_t>{7}}, &encoded);
+  std::vector<uint64_t> room(ChunkCount(kMaxShardBytes));
+  ItemMeta decoded;
+  ASSERT_TRUE(Decode(encoded, &room, &decoded).ok());
+  for (size_t at = 0; at < encoded.size(); ++at) {
+    const bool reserved = at >= kFixedMetaBytes - 8 && at < kFixedMetaBytes;
+    const bool filling = at >= kFixedMetaBytes + 8;
+    if (!reserved && !filling) continue;
+    std::string wrong = encoded;
+    wrong[at] = 1;
+    EXPECT_THAT(std::string(Decode(wrong, &room, &decoded).message()), HasSubstr("must be 0")) << "byte " << at;
+  }
+}
+
 TEST(ItemMetaTest, HoldsAsManySumsAsItSays) {
   std::string encoded;
   EncodeMeta({1, {0, 100, 100}, {0, 0}, std::vector<uint64_t>{7}}, &encoded);
