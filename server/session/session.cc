@@ -43,6 +43,14 @@ void Session::Close() {
   parts_.channel->Close();
 }
 
+bool Session::AdmitDataStream() {
+  uint32_t admitted = data_streams_.load(std::memory_order_relaxed);
+  do {
+    if (admitted >= service().limits().max_data_streams) return false;
+  } while (!data_streams_.compare_exchange_weak(admitted, admitted + 1, std::memory_order_relaxed));
+  return true;
+}
+
 void Session::SendDraining() { Send(/*request=*/0, wire::Draining{}); }
 
 void Session::Forget(uint64_t request) {

@@ -2,6 +2,7 @@
 #ifndef QUARRY_SERVER_SESSION_SESSION_H_
 #define QUARRY_SERVER_SESSION_SESSION_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -57,6 +58,9 @@ class Session : public std::enable_shared_from_this<Session> {
   const std::string& client() const { return parts_.client; }
   size_t requests() const { return requests_.size(); }
   const std::shared_ptr<transport::ServerChannel>& channel() const { return parts_.channel; }
+
+  // Any thread. False: the session has all the data streams that it may have, for good.
+  bool AdmitDataStream();
 
   // For requests. The first five from any thread.
   EventLoop* loop() const { return parts_.loop; }
@@ -135,6 +139,7 @@ class Session : public std::enable_shared_from_this<Session> {
   uint64_t items_under_way_ = 0;
   uint32_t waits_ = 0;
   uint64_t reserved_bytes_ = 0;
+  std::atomic<uint32_t> data_streams_{0};  // that were admitted; any thread
   std::deque<std::shared_ptr<Request>> room_queue_;
   bool closed_ = false;
 };

@@ -231,19 +231,23 @@ void SessionServer::JoinDataStream(Handshake::Result result) {
     auto it = sessions_.find(result.session);
     if (it != sessions_.end()) session = it->second;
   }
-  if (session == nullptr || !result.buffer.empty()) {
+  const auto refuse = [&](const absl::Status& status) {
     metrics_->sessions_refused.fetch_add(1, std::memory_order_relaxed);
-    SendNow(result.fd.get(),
-            ErrorMessage(result.request,
-                         absl::NotFoundError("session: no such session, or more was sent than data_hello")));
-    return;
+    SendNow(result.fd.get(), ErrorMessage(result.request, status));
+  };
+  if (session == nullptr || !result.buffer.empty()) {
+    return refuse(absl::NotFoundError("session: no such session, or more was sent than data_hello"));
+  }
+  if (!session->AdmitDataStream()) {
+    return refuse(absl::ResourceExhaustedError(absl::StrCat(
+        "data streams: at most ", service_->limits().max_data_streams, " a session (limits.max_data_streams)")));
   }
   SendNow(result.fd.get(), {result.request, wire::HelloReply{wire::kMajorVersion, result.minor, result.session,
                                                              service_->limits(), options_.node_name}});
   EventLoop* loop = data_loops_[next_data_.fetch_add(1) % data_loops_.size()].get();
   if (!session->channel()->AddStream(result.fd.release(), loop)) {
     metrics_->sessions_refused.fetch_add(1, std::memory_order_relaxed);
-    spdlog::info("session of {}: data stream refused: too many, or the session is closing", session->client());
+    spdlog::info("session of {}: data stream refused: the session is closing", session->client());
   }
 }
 

@@ -76,7 +76,8 @@ class HandshakeTest(protocol_case.ProtocolCase):
         for _ in range(session.limits.max_data_streams - 1):
             session.add_stream()
         with raw_session.connect(self.daemon.transfer) as stream:
-            greet(stream, data_hello=raw_session.T.DataHello(major=1, session=session.hello.session))
+            reply = greet(stream, data_hello=raw_session.T.DataHello(major=1, session=session.hello.session))
+            self.assert_error(reply.error, EXHAUSTED, "max_data_streams", session.limits.max_data_streams)
             self.assertIsNone(raw_session.read_message(stream))
         blocks = hashes_of("streams", 64)
         self.assertEqual(session.put(handle, blocks), [self.stored()] * 64)
