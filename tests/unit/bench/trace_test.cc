@@ -38,6 +38,7 @@ TEST(Trace, TokensOfALastBlockThatIsPartial) {
 }
 
 struct BadLine {
+  const char* name;
   const char* line;
   const char* says;
 };
@@ -52,16 +53,18 @@ TEST_P(BadTrace, ErrorNamesTheLineAndTheFault) {
 
 INSTANTIATE_TEST_SUITE_P(
     Trace, BadTrace,
-    testing::Values(BadLine{"{", "JSON"}, BadLine{"[1]", "JSON object"},
-                    BadLine{R"({"input_length": 5, "hash_ids": [1]})", "timestamp"},
-                    BadLine{R"({"timestamp": -1, "input_length": 5, "hash_ids": [1]})", "timestamp"},
-                    BadLine{R"({"timestamp": 5, "input_length": 1.5, "hash_ids": [1]})", "input_length"},
-                    BadLine{R"({"timestamp": 5, "input_length": 5})", "hash_ids"},
-                    BadLine{R"({"timestamp": 5, "input_length": 5, "hash_ids": []})", "hash_ids"},
-                    BadLine{R"({"timestamp": 5, "input_length": 5, "hash_ids": ["a"]})", "hash_ids"},
-                    BadLine{R"({"timestamp": 5, "input_length": 513, "hash_ids": [1]})", "does not fit"},
-                    BadLine{R"({"timestamp": 5, "input_length": 512, "hash_ids": [1, 2]})", "does not fit"},
-                    BadLine{R"({"timestamp": 4, "input_length": 5, "hash_ids": [1]})", "backwards"}));
+    testing::Values(
+        BadLine{"CutOff", "{", "JSON"}, BadLine{"NoObject", "[1]", "JSON object"},
+        BadLine{"NoTimestamp", R"({"input_length": 5, "hash_ids": [1]})", "timestamp"},
+        BadLine{"NegativeTimestamp", R"({"timestamp": -1, "input_length": 5, "hash_ids": [1]})", "timestamp"},
+        BadLine{"HalfATokenOfInput", R"({"timestamp": 5, "input_length": 1.5, "hash_ids": [1]})", "input_length"},
+        BadLine{"NoHashIds", R"({"timestamp": 5, "input_length": 5})", "hash_ids"},
+        BadLine{"EmptyHashIds", R"({"timestamp": 5, "input_length": 5, "hash_ids": []})", "hash_ids"},
+        BadLine{"TextForAHashId", R"({"timestamp": 5, "input_length": 5, "hash_ids": ["a"]})", "hash_ids"},
+        BadLine{"TooFewHashIds", R"({"timestamp": 5, "input_length": 513, "hash_ids": [1]})", "does not fit"},
+        BadLine{"TooManyHashIds", R"({"timestamp": 5, "input_length": 512, "hash_ids": [1, 2]})", "does not fit"},
+        BadLine{"TimeRunsBackwards", R"({"timestamp": 4, "input_length": 5, "hash_ids": [1]})", "backwards"}),
+    [](const auto& tested) { return std::string(tested.param.name); });
 
 TEST(Trace, AnEmptyOneIsAnError) { EXPECT_TRUE(absl::IsInvalidArgument(Parse("").status())); }
 
