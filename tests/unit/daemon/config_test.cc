@@ -147,6 +147,43 @@ TEST_F(ConfigTest, BadValuesNameTheFlagAndTheBound) {
   EXPECT_THAT(Refused({"--socket", std::string(108, 'x')}), AllOf(HasSubstr("--socket"), HasSubstr("107")));
 }
 
+TEST_F(ConfigTest, EveryBoundIsWhereItIsSaidToBe) {
+  struct {
+    const char* flag;
+    const char* below;  // nullptr: nothing is
+    const char* least;
+    const char* most;
+    const char* above;
+  } const cases[] = {
+      {"--memory", "134217727", "134217728", "64TiB", "70368744177665"},
+      {"--slab", "1048575", "1MiB", "1GiB", "1073741825"},
+      {"--index-shards", "0", "1", "4096", "4097"},
+      {"--max-lease", "99999999ns", "100ms", "3600s", "3600001ms"},
+      {"--control-threads", "0", "1", "256", "257"},
+      {"--data-threads", "0", "1", "256", "257"},
+      {"--max-sessions", "0", "1", "1000000", "1000001"},
+      {"--drain-timeout", nullptr, "0s", "3600s", "3600001ms"},
+  };
+  for (const auto& c : cases) {
+    EXPECT_EQ(Parse({c.flag, c.least}).output, "") << c.flag;
+    EXPECT_EQ(Parse({c.flag, c.most}).output, "") << c.flag;
+    EXPECT_THAT(Refused({c.flag, c.above}), AllOf(HasSubstr(c.flag), HasSubstr("above the most")));
+    if (c.below != nullptr)
+      EXPECT_THAT(Refused({c.flag, c.below}), AllOf(HasSubstr(c.flag), HasSubstr("below the least")));
+  }
+}
+
+TEST_F(ConfigTest, TextsAndListsAreBounded) {
+  Parsed({"--node-name", std::string(253, 'n')});
+  EXPECT_THAT(Refused({"--node-name", std::string(254, 'n')}), AllOf(HasSubstr("--node-name"), HasSubstr("253")));
+  Parsed({"--socket", std::string(107, 's')});
+  std::vector<std::string> arguments;
+  for (int i = 0; i < 16; ++i) arguments.insert(arguments.end(), {"--listen-metrics", "127.0.0.1:0"});
+  EXPECT_EQ(Parsed(arguments).listen_metrics.size(), 16u);
+  arguments.insert(arguments.end(), {"--listen-metrics", "127.0.0.1:0"});
+  EXPECT_THAT(Refused(arguments), AllOf(HasSubstr("--listen-metrics"), HasSubstr("at most 16")));
+}
+
 TEST_F(ConfigTest, BadValuesOfVariablesAndFilesNameTheSettingToo) {
   EXPECT_THAT(Refused({"--config", File("memory = \"1MiB\"\n")}), HasSubstr("--memory"));
   EXPECT_THAT(Refused({"--config", File("insecure = \"perhaps\"\n")}), HasSubstr("--insecure"));

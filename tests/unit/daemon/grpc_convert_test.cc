@@ -1,13 +1,16 @@
 #include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "server/grpc/convert.h"
 
 namespace quarry::server {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 v1::MatchChain* AddChain(v1::MatchRequest* request, uint32_t group, int hashes, size_t bytes) {
@@ -65,7 +68,9 @@ TEST(ToProtoTest, AMatchResultCarriesStatesAndCause) {
   MatchResult result;
   result.usable_tokens = 32;
   result.chains.push_back({std::string("\1\1\0", 3), {0, 2}});
+  result.chains.push_back({std::string("\4\3", 2), {1, 2}});
   result.first_miss = MissCause::kEvicted;
+  result.first_miss_chain = 1;
   result.first_miss_block = 2;
   result.lease = "token";
   result.lease_ms = 5;
@@ -73,14 +78,84 @@ TEST(ToProtoTest, AMatchResultCarriesStatesAndCause) {
   v1::MatchResponse response;
   ToProto(result, &response);
   EXPECT_EQ(response.usable_tokens(), 32u);
-  ASSERT_EQ(response.chains_size(), 1);
+  ASSERT_EQ(response.chains_size(), 2);
   EXPECT_THAT(response.chains(0).states(),
-              testing::ElementsAre(v1::BLOCK_STATE_DRAM, v1::BLOCK_STATE_DRAM, v1::BLOCK_STATE_ABSENT));
+              ElementsAre(v1::BLOCK_STATE_DRAM, v1::BLOCK_STATE_DRAM, v1::BLOCK_STATE_ABSENT));
+  EXPECT_EQ(response.chains(0).first_usable(), 0u);
   EXPECT_EQ(response.chains(0).end_usable(), 2u);
+  EXPECT_THAT(response.chains(1).states(), ElementsAre(v1::BLOCK_STATE_IN_FLIGHT, v1::BLOCK_STATE_INCOMPLETE));
+  EXPECT_EQ(response.chains(1).first_usable(), 1u);
   EXPECT_EQ(response.first_miss(), v1::MISS_CAUSE_EVICTED);
+  EXPECT_EQ(response.first_miss_chain(), 1u);
   EXPECT_EQ(response.first_miss_block(), 2u);
   EXPECT_EQ(response.lease_limit(), v1::LEASE_LIMIT_BLOCKS);
   EXPECT_EQ(response.lease(), "token");
+  EXPECT_EQ(response.lease_ms(), 5u);
+}
+
+TEST(ToProtoTest, StatsKeepEveryFieldApart) {
+  StoreStats stats;
+  uint64_t* const fields[] = {&stats.arena_bytes,   &stats.used_bytes,      &stats.payload_bytes, &stats.leased_bytes,
+                              &stats.blocks,        &stats.complete_blocks, &stats.leases,        &stats.index_bytes,
+                              &stats.match_hashes,  &stats.match_hits,      &stats.stored_shards, &stats.stored_bytes,
+                              &stats.evicted_blocks};
+  uint64_t next = 0;
+  for (uint64_t* field : fields) *field = ++next;
+  for (int i = 1; i < kMissCauses; ++i) stats.misses[i] = static_cast<uint64_t>(100 + i);
+  for (int i = 1; i < kRefusalReasons; ++i) stats.refusals[i] = static_cast<uint64_t>(200 + i);
+  stats.size_classes.push_back({301, 302, 303, 304});
+  v1::StatsResponse r;
+  ToProto(stats, &r);
+  EXPECT_THAT((std::vector<uint64_t>{r.arena_bytes(), r.used_bytes(), r.payload_bytes(), r.leased_bytes(), r.blocks(),
+                                     r.complete_blocks(), r.leases(), r.index_bytes(), r.match_hashes(), r.match_hits(),
+                                     r.stored_shards(), r.stored_bytes(), r.evicted_blocks()}),
+              ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13));
+  ASSERT_EQ(r.misses_size(), kMissCauses - 1);
+  for (const v1::CauseCount& miss : r.misses()) EXPECT_EQ(miss.count(), static_cast<uint64_t>(100 + miss.cause()));
+  ASSERT_EQ(r.refusals_size(), kRefusalReasons - 1);
+  for (const v1::RefusalCount& refusal : r.refusals()) {
+    EXPECT_EQ(refusal.count(), static_cast<uint64_t>(200 + refusal.reason()));
+  }
+  ASSERT_EQ(r.size_classes_size(), 1);
+  EXPECT_EQ(r.size_classes(0).slot_bytes(), 301u);
+  EXPECT_EQ(r.size_classes(0).slabs(), 302u);
+  EXPECT_EQ(r.size_classes(0).used_slots(), 303u);
+  EXPECT_EQ(r.size_classes(0).free_slots(), 304u);
+}
+
+TEST(ToProtoTest, ANamespaceKeepsEveryFieldOfItsSpec) {
+  Namespace ns;
+  ns.tenant = "tenant";
+  ns.name = "name";
+  ns.id = "id";
+  ns.spec = {.engine = "engine",
+             .layout = "layout",
+             .model = "model",
+             .weights_revision = "revision",
+             .adapter_digest = "adapter",
+             .kv_dtype = "dtype",
+             .quantization = "quantization",
+             .hash_scheme = "scheme",
+             .hash_seed = "seed",
+             .hash_bytes = 16,
+             .allow_short_hashes = true,
+             .layers = 17,
+             .groups = {{GroupKind::kWindow, 18, 19, 20, 21, true}}};
+  v1::NamespaceInfo info;
+  ToProto(ns, &info);
+  v1::NamespaceInfo expected;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(R"(
+      tenant: "tenant" name: "name" id: "id"
+      spec {
+        engine: "engine" layout: "layout" model: "model" weights_revision: "revision" adapter_digest: "adapter"
+        kv_dtype: "dtype" quantization: "quantization" hash_scheme: "scheme" hash_seed: "seed" hash_bytes: 16
+        allow_short_hashes: true layers: 17
+        groups {
+          kind: GROUP_KIND_WINDOW tokens_per_block: 18 window_tokens: 19 shards: 20 shard_bytes: 21 exact_bytes: true
+        }
+      })",
+                                                            &expected));
+  EXPECT_EQ(info.DebugString(), expected.DebugString());
 }
 
 }  // namespace

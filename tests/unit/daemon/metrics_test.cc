@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "server/metrics/exporter.h"
@@ -88,6 +89,62 @@ TEST_F(ExporterTest, ShowsCountersAndGaugesWithTheirLabels) {
   EXPECT_THAT(text, HasSubstr("quarry_transfer_bytes_total{op=\"put\",tier=\"dram\",transport=\"tcp\"} 200\n"));
   EXPECT_THAT(text, HasSubstr("quarry_request_errors_total{op=\"put\"} 9\n"));
   EXPECT_THAT(text, HasSubstr("\nquarry_draining 1\n"));
+}
+
+// Each with a number of its own, so that no two can be taken for each other.
+TEST_F(ExporterTest, EveryCountIsExportedUnderItsName) {
+  std::vector<std::string> series;
+  uint64_t next = 1'000;
+  const auto expect = [&](auto* field, absl::string_view name) {
+    *field = ++next;
+    series.push_back(absl::StrCat("\n", name, " ", next, "\n"));
+  };
+  const char* const ops[kOps] = {"match", "get", "put", "fetch"};
+  for (int op = 0; op < kOps; ++op) {
+    expect(&service_.requests[op], absl::StrCat("quarry_requests_total{op=\"", ops[op], "\"}"));
+    expect(&service_.errors[op], absl::StrCat("quarry_request_errors_total{op=\"", ops[op], "\"}"));
+  }
+  expect(&service_.read_bytes, R"(quarry_transfer_bytes_total{op="get",tier="dram",transport="tcp"})");
+  expect(&service_.written_bytes, R"(quarry_transfer_bytes_total{op="put",tier="dram",transport="tcp"})");
+  expect(&service_.delivered_items, "quarry_delivered_items_total");
+  expect(&service_.delivered_bytes, "quarry_delivered_bytes_total");
+  expect(&service_.corrupt_items, "quarry_corrupt_items_total");
+  expect(&service_.sessions, "quarry_sessions");
+  expect(&service_.sessions_total, "quarry_sessions_opened_total");
+  expect(&service_.sessions_refused, "quarry_sessions_refused_total");
+  expect(&service_.transfers_queued, "quarry_transfers_queued");
+  expect(&service_.bytes_in_flight, "quarry_transfer_in_flight_bytes");
+  expect(&store_.arena_bytes, R"(quarry_arena_bytes{tier="dram"})");
+  expect(&store_.used_bytes, R"(quarry_used_bytes{tier="dram"})");
+  expect(&store_.payload_bytes, R"(quarry_payload_bytes{tier="dram"})");
+  expect(&store_.leased_bytes, R"(quarry_leased_bytes{tier="dram"})");
+  expect(&store_.blocks, "quarry_blocks");
+  expect(&store_.complete_blocks, "quarry_complete_blocks");
+  expect(&store_.leases, "quarry_leases");
+  expect(&store_.in_flight_puts, "quarry_in_flight_puts");
+  expect(&store_.index_bytes, "quarry_index_bytes");
+  expect(&store_.match_hashes, "quarry_match_hashes_total");
+  expect(&store_.match_hits, "quarry_match_hits_total");
+  for (int i = 1; i < kMissCauses; ++i) {
+    expect(&store_.misses[i], absl::StrCat("quarry_misses_total{cause=\"", Name(static_cast<MissCause>(i)), "\"}"));
+  }
+  for (int i = 1; i < kRefusalReasons; ++i) {
+    const absl::string_view reason = Name(static_cast<RefusalReason>(i));
+    expect(&store_.refusals[i], absl::StrCat("quarry_refusals_total{reason=\"", reason, "\"}"));
+  }
+  expect(&store_.stored_shards, R"(quarry_stored_shards_total{tier="dram"})");
+  expect(&store_.stored_bytes, R"(quarry_stored_bytes_total{tier="dram"})");
+  expect(&store_.already_there, "quarry_already_there_total");
+  expect(&store_.evicted_blocks, R"(quarry_evicted_blocks_total{reason="space",tier="dram"})");
+  expect(&store_.evicted_bytes, R"(quarry_evicted_bytes_total{reason="space",tier="dram"})");
+  expect(&store_.slab_moves, "quarry_slab_moves_total");
+  StoreStats::SizeClass& size_class = store_.size_classes.emplace_back();
+  size_class.slot_bytes = 1;
+  expect(&size_class.slabs, R"(quarry_slabs{slot_bytes="1",tier="dram"})");
+  expect(&size_class.used_slots, R"(quarry_slots{slot_bytes="1",state="used",tier="dram"})");
+  expect(&size_class.free_slots, R"(quarry_slots{slot_bytes="1",state="free",tier="dram"})");
+  const std::string text = Text();
+  for (const std::string& one : series) EXPECT_THAT(text, HasSubstr(one));
 }
 
 TEST_F(ExporterTest, HistogramBucketsAreCumulative) {
