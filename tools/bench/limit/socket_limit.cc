@@ -138,17 +138,21 @@ uint64_t Send(int fd, Pieces pieces, double deadline) {
   return total;
 }
 
-// The server's arena; a global of the process because its threads outlive every caller.
-ServerArena* const g_server_arena = new ServerArena;
+// The server's arena; one for the process because its threads outlive every caller.
+ServerArena* TheServerArena() {
+  static auto* const arena = new ServerArena;
+  return arena;
+}
 
 }  // namespace
 
 StreamLimit::StreamLimit(const StreamOptions& options) : options_(options) {
   // Shared, so that the child has the pages that are faulted in here.
-  g_server_arena->bytes = options.server_arena_bytes;
-  g_server_arena->memory = MapArena(options.server_arena_bytes);
-  server_ = StartServer(Serve, g_server_arena);
-  munmap(g_server_arena->memory, g_server_arena->bytes);
+  ServerArena* const server_arena = TheServerArena();
+  server_arena->bytes = options.server_arena_bytes;
+  server_arena->memory = MapArena(options.server_arena_bytes);
+  server_ = StartServer(Serve, server_arena);
+  munmap(server_arena->memory, server_arena->bytes);
   client_arena_ = MapArena(options.client_arena_bytes);
   buffer_bytes_ = options.buffer_bytes;
   if (buffer_bytes_ < 0) Calibrate();
