@@ -34,6 +34,14 @@ std::string KeyOf(absl::string_view tenant, absl::string_view name) {
   return key;
 }
 
+// A sibling is opened again under its own name, which is longer than a name may be.
+size_t MaxNameBytes(absl::string_view name, const ModelSpec& spec) {
+  constexpr size_t kMaxSiblingBytes = kMaxNameBytes + kSiblingSuffixBytes;
+  if (name.size() <= kMaxNameBytes || name.size() > kMaxSiblingBytes) return kMaxNameBytes;
+  const bool sibling = name == SiblingName(name.substr(0, name.size() - kSiblingSuffixBytes), spec);
+  return sibling ? kMaxSiblingBytes : kMaxNameBytes;
+}
+
 absl::Status Mismatch(absl::string_view name, const std::vector<std::string>& fields) {
   return absl::FailedPreconditionError(
       absl::StrCat("namespace \"", name, "\" has another spec; differing: ", absl::StrJoin(fields, ", ")));
@@ -44,8 +52,8 @@ absl::Status Mismatch(absl::string_view name, const std::vector<std::string>& fi
 absl::StatusOr<OpenedNamespace> NamespaceRegistry::Open(absl::string_view tenant, absl::string_view name,
                                                         const ModelSpec& spec, bool sibling_on_mismatch) {
   if (absl::Status status = CheckName("tenant", tenant, kMaxNameBytes); !status.ok()) return status;
-  if (absl::Status status = CheckName("name", name, kMaxNameBytes); !status.ok()) return status;
   if (absl::Status status = Validate(spec); !status.ok()) return status;
+  if (absl::Status status = CheckName("name", name, MaxNameBytes(name, spec)); !status.ok()) return status;
 
   std::lock_guard<std::mutex> lock(mutex_);
   auto own = FindOrCreateLocked(tenant, name, spec);

@@ -52,6 +52,22 @@ TEST(NamespacesTest, SiblingOpensOnRequestAndSaysSo) {
   EXPECT_EQ(registry.Find("t", sibling->ns->name), sibling->ns);
 }
 
+TEST(NamespacesTest, TheLongestNamesSiblingOpensAgainUnderItsOwnName) {
+  const std::string longest(256, 'n');
+  NamespaceRegistry registry;
+  ASSERT_TRUE(registry.Open("t", longest, TestSpec(4096), true).ok());
+  const auto sibling = registry.Open("t", longest, OtherSpec(), true);
+  ASSERT_TRUE(sibling.ok()) << sibling.status();
+  // As a client does after the node has started again.
+  NamespaceRegistry later;
+  const auto again = later.Open("t", sibling->ns->name, OtherSpec(), false);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->ns->id, sibling->ns->id);
+  // Nothing else may be so long.
+  EXPECT_TRUE(absl::IsInvalidArgument(later.Open("t", sibling->ns->name, TestSpec(4096), false).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(later.Open("t", longest + "n", OtherSpec(), false).status()));
+}
+
 TEST(NamespacesTest, TenantsAreApart) {
   NamespaceRegistry registry;
   const auto a = registry.Open("a", "n", TestSpec(4096), false);
