@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "common/clock.h"
-
 namespace quarry {
 
 GetOperation::GetOperation(Context operation, std::vector<TransferItem> items, TransferSettings settings,
@@ -55,13 +53,8 @@ void GetOperation::OnBytesLanded(size_t bytes) {
   if (credit > 0) context().host->SendAside({id(), wire::Credit{credit}});
 }
 
-// The server's deadline is later than the client's by the way of the request; it may still be
-// heard of first.
 absl::Status GetOperation::Dropped() {
-  if (Clock::Real()->NowNs() >= deadline_ns()) {
-    final_status_ = absl::DeadlineExceededError("the operation's deadline has passed");
-    return final_status_;
-  }
+  if (IsLate()) return final_status();
   return absl::AbortedError(
       "the server gave the item up: its range reaches beyond what is stored, or the server is overloaded");
 }

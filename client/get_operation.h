@@ -24,14 +24,12 @@ class GetOperation : public TransferOperation {
   absl::Status OnProgress(const wire::GetProgress& progress);
   void SayFarewell(const absl::Status& status, OperationHost::EndedBy by) override;
   void OnBytesLanded(size_t bytes) override;
-  absl::Status FinalStatus() const override { return final_status_; }
 
  private:
   // What became of an item that the server has dropped.
   absl::Status Dropped();
 
   const uint64_t window_bytes_;
-  absl::Status final_status_;                  // loop only
   std::atomic<uint64_t> uncredited_bytes_{0};  // landed and not given back to the server
   // For the confirmation.
   std::atomic<uint32_t> landed_items_{0};

@@ -13,6 +13,10 @@ absl::Status PutOperation::OnMessage(const wire::ServerMessage& message) {
     ItemResult result;
     result.outcome = progress->outcomes[i];
     result.refusal = progress->reasons[i];
+    if (result.refusal == RefusalReason::kCancelled && IsLate()) {
+      result = {};
+      result.status = final_status();
+    }
     const size_t moved = result.outcome == PutOutcome::kStored ? item_bytes(progress->items[i]) : 0;
     EndItem(progress->items[i], std::move(result), moved);
   }

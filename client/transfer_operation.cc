@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "common/clock.h"
+
 namespace quarry {
 namespace {
 
@@ -97,12 +99,18 @@ void TransferOperation::SetServerDone() {
   EndWhenComplete();
 }
 
+bool TransferOperation::IsLate() {
+  if (Clock::Real()->NowNs() < deadline_ns()) return false;
+  final_status_ = absl::DeadlineExceededError("the operation's deadline has passed");
+  return true;
+}
+
 void TransferOperation::EndWhenComplete() {
   {
     std::lock_guard lock(mutex_);
     if (!server_done_ || open_items_ > 0) return;
   }
-  context().host->EndOperation(id(), FinalStatus(), OperationHost::EndedBy::kServer);
+  context().host->EndOperation(id(), final_status_, OperationHost::EndedBy::kServer);
 }
 
 std::shared_ptr<TransferResult> TransferOperation::TakeResult(const absl::Status& status) {

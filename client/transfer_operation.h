@@ -53,8 +53,11 @@ class TransferOperation : public Operation, public transport::ExposedRequest {
   void SetServerDone();
   // Any thread. An item of a get has come, well or not, and is about to end.
   virtual void OnBytesLanded(size_t) {}
-  // Loop thread. How the operation ends now that all items have.
-  virtual absl::Status FinalStatus() const { return absl::OkStatus(); }
+  // Loop thread. Whether what the server says comes after the deadline; then the operation
+  // ends with DeadlineExceeded, whatever its items say. The server's deadline is later than
+  // the client's by the way of the request, but may be heard of first.
+  bool IsLate();
+  const absl::Status& final_status() const { return final_status_; }
 
  private:
   struct Slot {
@@ -68,7 +71,8 @@ class TransferOperation : public Operation, public transport::ExposedRequest {
   void EndWhenComplete();
 
   const bool item_completions_;
-  std::vector<Slot> slots_;  // as many as items from the start; results guarded by mutex_
+  absl::Status final_status_;  // loop only; how the operation ends once all items have
+  std::vector<Slot> slots_;    // as many as items from the start; results guarded by mutex_
   mutable std::mutex mutex_;
   // The rest is guarded by mutex_.
   size_t open_items_;
