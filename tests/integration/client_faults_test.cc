@@ -1,247 +1,313 @@
-// The promises that only show end to end: quarry::client against a real quarryd that is
-// killed, stopped, flooded; gets cancelled by the thousand.
+// Processes that are killed or stopped in the middle of it all, on either side.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
+#include <sys/wait.h>
 
-#include <atomic>
 #include <chrono>
 #include <csignal>
-#include <cstring>
-#include <random>
+#include <memory>
+#include <optional>
 #include <thread>
 
-#include "quarry/client.h"
+#include "tests/integration/child.h"
+#include "tests/integration/peer.h"
 #include "tests/integration/private_server.h"
+#include "tests/integration/relay.h"
 
 namespace quarry::testing {
 namespace {
 
-constexpr size_t kBlock = 256 << 10;
-constexpr size_t kPiece = 64 << 10;
-constexpr uint32_t kHash = 32;
+constexpr size_t kShard = 1 << 20;
+constexpr size_t kBlocks = 16;
+constexpr uint64_t kFirstId = 1;
+constexpr uint64_t kOtherId = 5000;
+constexpr char kMemory[] = "256MiB";
+// A deadline that is to pass, but not before its operation is under way.
+constexpr uint32_t kSoonMs = kSanitized ? 10'000 : 5'000;
 
-ModelSpec Spec() {
-  ModelSpec spec;
-  spec.model = "faults";
-  spec.kv_dtype = "bfloat16";
-  spec.hash_scheme = "test";
-  spec.layers = 4;
-  spec.groups = {{.tokens_per_block = 16, .shard_bytes = kBlock}};
-  return spec;
-}
-
-std::string HashOf(uint64_t id) {
-  std::string hash(kHash, 'h');
-  std::memcpy(hash.data(), &id, sizeof id);
-  return hash;
-}
-
-// What the block of that id holds, 8 bytes at a time.
-void Fill(std::byte* block, uint64_t id) {
-  for (size_t i = 0; i < kBlock / 8; ++i) {
-    const uint64_t word = (id + 1) * 0x9E3779B97F4A7C15ull + i;
-    std::memcpy(block + i * 8, &word, 8);
+// The call may meet the moment before the client has noticed, or found the server again.
+::testing::AssertionResult EventuallyPuts(Batch* batch) {
+  absl::Status status;
+  for (int attempt = 0; attempt < 1200; ++attempt) {
+    status = batch->Put();
+    if (status.ok()) return ::testing::AssertionSuccess();
+    if (!absl::IsUnavailable(status)) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
+  return ::testing::AssertionFailure() << status;
 }
 
-bool Holds(const std::byte* block, uint64_t id) {
-  std::vector<std::byte> expected(kBlock);
-  Fill(expected.data(), id);
-  return std::memcmp(block, expected.data(), kBlock) == 0;
-}
+// ---------------------------------------------------------------- the server
 
-class Memory {
- public:
-  explicit Memory(size_t blocks) : bytes_(blocks * kBlock) {
-    base_ = static_cast<std::byte*>(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-  }
-  ~Memory() { munmap(base_, bytes_); }
-  std::byte* block(size_t i) { return base_ + i * kBlock; }
-  std::byte* base() { return base_; }
-  size_t bytes() const { return bytes_; }
-  // From now on a write to it crashes the test.
-  void Forbid() { ASSERT_EQ(mprotect(base_, bytes_, PROT_NONE), 0); }
-  void Allow() { ASSERT_EQ(mprotect(base_, bytes_, PROT_READ | PROT_WRITE), 0); }
-
- private:
-  size_t bytes_;
-  std::byte* base_;
-};
-
-class ClientFaultsTest : public ::testing::Test {
+class ServerFaultsTest : public ::testing::Test {
  protected:
-  void Connect(const std::string& address) {
-    ClientOptions options;
-    options.server = address;
-    options.connect_timeout_ms = 20'000;
-    auto client = Client::Create(options);
-    ASSERT_TRUE(client.ok()) << client.status();
-    client_ = std::move(*client);
-    auto ns = client_->OpenNamespace("faults", Spec());
-    ASSERT_TRUE(ns.ok()) << ns.status();
-    ns_ = *ns;
+  void SetUp() override {
+    ASSERT_TRUE(blocks_.Put().ok());
+    blocks_.buffers().Clear();
   }
-
-  std::vector<Item> Items(Memory* memory, uint64_t first_id, size_t count) {
-    hashes_.clear();
-    for (size_t i = 0; i < count; ++i) hashes_ += HashOf(first_id + i);
-    std::vector<Item> items(count);
-    for (size_t i = 0; i < count; ++i) {
-      items[i].hash = absl::string_view(hashes_).substr(i * kHash, kHash);
-      items[i].depth = i;
-      items[i].segments = {{memory->block(i), kPiece, kPiece, kBlock / kPiece}};
+  void TearDown() override {
+    EXPECT_TRUE(peer_.IsIdle());
+    peer_.Leave();
+    relay_.reset();
+    EXPECT_EQ(server_->Stop(), 0);
+  }
+  // A get of which a few blocks have come, and one half.
+  void GetHalfWay(const GetOptions& options) {
+    relay_->Limit(Relay::kToClient, 5 * kShard / 2);
+    ASSERT_TRUE(peer_->GetAsync(peer_.ns(), blocks_.Items(), options, &queue_, 0).ok());
+    relay_->WaitUntilHeldUp(Relay::kToClient);
+  }
+  // Every item is said to be there and is, or ended as the operation did.
+  void ExpectTruth(const Ended& ended) {
+    for (size_t i = 0; i < kBlocks; ++i) {
+      const ItemResult& item = ended.done.transfer->items[i];
+      EXPECT_EQ(item.status.ok() ? absl::OkStatus() : ended.done.status, item.status);
+      if (item.status.ok()) {
+        EXPECT_TRUE(blocks_.Holds(i)) << i;
+      }
     }
-    return items;
+    EXPECT_TRUE(blocks_.buffers().GapsIntact());
   }
 
-  absl::Status PutBlocks(Memory* memory, uint64_t first_id, size_t count) {
-    for (size_t i = 0; i < count; ++i) Fill(memory->block(i), first_id + i);
-    auto put = client_->Put(ns_, Items(memory, first_id, count));
-    if (!put.ok()) return put.status();
-    for (const ItemResult& item : put->items) {
-      if (item.outcome == PutOutcome::kRefused) return absl::AbortedError(Name(item.refusal));
-    }
-    return absl::OkStatus();
-  }
-
-  // The put may meet the moment before the client has noticed, or found the server again.
-  void EventuallyPuts(Memory* memory, uint64_t first_id) {
-    absl::Status status;
-    for (int attempt = 0; attempt < 400; ++attempt) {
-      status = PutBlocks(memory, first_id, 1);
-      if (status.ok()) return;
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    }
-    FAIL() << status;
-  }
-
-  std::unique_ptr<Client> client_;
-  Namespace ns_;
-  std::string hashes_;
+  std::unique_ptr<PrivateServer> server_ =
+      std::make_unique<PrivateServer>(kMemory, PrivateServer::Flags{.more = {"--drain-timeout=60s"}});
+  std::optional<Relay> relay_{server_->address()};
+  Peer peer_{relay_->address(), PlainSpec(kShard)};
+  Batch blocks_{peer_, kFirstId, kBlocks};
+  Batch other_{peer_, kOtherId, 1};
+  CompletionQueue queue_;
 };
 
-TEST_F(ClientFaultsTest, LeasedBlocksSurviveAFloodOfThreeTimesTheArena) {
-  PrivateServer server("160MiB");
-  Connect(server.address());
-  constexpr size_t kLeased = 32;
-  Memory memory(kLeased);
-  const auto region = client_->RegisterMemory(memory.base(), memory.bytes());
-  ASSERT_TRUE(region.ok());
-  ASSERT_TRUE(PutBlocks(&memory, 0, kLeased).ok());
-  Items(&memory, 0, kLeased);
-  const std::string chain_hashes = hashes_;
-  const Chain chain{.hashes = HashSpan(chain_hashes, kHash)};
-  auto match = client_->Match(ns_, {&chain, 1}, {.lease_ms = 60'000});
-  ASSERT_TRUE(match.ok()) << match.status();
-  ASSERT_EQ(match->usable_tokens, kLeased * 16);
-  const size_t flood = 3 * (160ull << 20) / kBlock;
-  for (size_t id = 1000; id < 1000 + flood; id += kLeased) ASSERT_TRUE(PutBlocks(&memory, id, kLeased).ok());
-  std::memset(memory.base(), 0, memory.bytes());
-  auto got = client_->Get(ns_, Items(&memory, 0, kLeased), {.lease = match->lease});
-  ASSERT_TRUE(got.ok()) << got.status();
-  for (size_t i = 0; i < kLeased; ++i) {
-    EXPECT_EQ(got->items[i].miss, MissCause::kNone) << i;
-    EXPECT_TRUE(Holds(memory.block(i), i)) << i;
-  }
-  client_.reset();
-  EXPECT_EQ(server.Stop(), 0);
+TEST_F(ServerFaultsTest, StoppedMidGetItCostsTheDeadlineAndWritesNothingLate) {
+  GetHalfWay({.deadline_ms = kSoonMs});
+  server_->Signal(SIGSTOP);
+  const Ended ended = WaitForEnd(&queue_);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(ended.done.status)) << ended.done.status;
+  ExpectTruth(ended);
+  blocks_.buffers().Forbid();
+  server_->Signal(SIGCONT);  // it now goes on with the get that nobody waits for
+  relay_->Open(Relay::kToClient);
+  EXPECT_TRUE(other_.Put().ok());
+  EXPECT_TRUE(other_.ComesBack());
+  blocks_.buffers().Allow();
+  ExpectTruth(ended);
+  EXPECT_EQ(peer_->counters().reconnects, 0u);
+  EXPECT_TRUE(blocks_.ComesBack());
 }
 
-TEST_F(ClientFaultsTest, AThousandCancelsEndOnceEachAndNothingIsWrittenLate) {
-  PrivateServer server("256MiB");
-  Connect(server.address());
-  constexpr size_t kBlocks = 64;
-  Memory memory(kBlocks);
-  const auto region = client_->RegisterMemory(memory.base(), memory.bytes());
-  ASSERT_TRUE(region.ok());
-  ASSERT_TRUE(PutBlocks(&memory, 0, kBlocks).ok());
+TEST_F(ServerFaultsTest, StoppedAndContinuedBeforeTheDeadlineItCostsNothing) {
+  GetHalfWay({});
+  server_->Signal(SIGSTOP);
+  relay_->Open(Relay::kToClient);
+  Batch asked_meanwhile(peer_, kFirstId, kBlocks);
   CompletionQueue queue;
-  std::mt19937_64 random(20261129);
-  for (int round = 0; round < 1000; ++round) {
-    auto operation = client_->GetAsync(ns_, Items(&memory, 0, kBlocks), {}, &queue, round);
-    ASSERT_TRUE(operation.ok()) << operation.status();
-    for (uint64_t spin = random() % 4000; spin > 0; --spin) std::atomic_signal_fence(std::memory_order_seq_cst);
-    client_->Cancel(*operation);
-    auto done = queue.Next(30'000);
-    ASSERT_TRUE(done.has_value());
-    ASSERT_EQ(done->kind, Completion::Kind::kDone);
-    ASSERT_EQ(done->user_data, static_cast<uint64_t>(round));
-    if (done->held) {
-      auto released = queue.Next(30'000);
-      ASSERT_TRUE(released.has_value());
-      ASSERT_EQ(released->kind, Completion::Kind::kReleased);
+  ASSERT_TRUE(peer_->GetAsync(peer_.ns(), asked_meanwhile.Items(), {}, &queue, 0).ok());
+  EXPECT_FALSE(queue.Next(50).has_value());
+  server_->Signal(SIGCONT);
+  EXPECT_TRUE(WaitForEnd(&queue_).done.status.ok());
+  EXPECT_TRUE(WaitForEnd(&queue).done.status.ok());
+  EXPECT_TRUE(blocks_.HoldsAll());
+  EXPECT_TRUE(asked_meanwhile.HoldsAll());
+}
+
+TEST_F(ServerFaultsTest, StoppedItCostsAPutAndAMatchTheirDeadlines) {
+  server_->Signal(SIGSTOP);
+  const absl::Status put = other_.Put({.deadline_ms = 100});
+  EXPECT_TRUE(absl::IsDeadlineExceeded(put)) << put;
+  const Chain chain = blocks_.AsChain();
+  const auto match = peer_->Match(peer_.ns(), {&chain, 1}, {.deadline_ms = 100});
+  EXPECT_TRUE(absl::IsDeadlineExceeded(match.status())) << match.status();
+  server_->Signal(SIGCONT);
+  EXPECT_TRUE(server_->BecomesIdle(1));  // the lease of the match that came too late is released
+  EXPECT_TRUE(other_.Put().ok());
+  EXPECT_TRUE(other_.ComesBack());
+}
+
+TEST_F(ServerFaultsTest, KilledMidGetItIsSaidAtOnceAndFoundAgainOnItsPort) {
+  GetHalfWay({});
+  const std::string address = server_->address();
+  server_->Kill();
+  const Ended ended = WaitForEnd(&queue_);
+  EXPECT_TRUE(absl::IsUnavailable(ended.done.status)) << ended.done.status;
+  ExpectTruth(ended);
+  // Fails at once, also later on, while nobody is there.
+  EXPECT_TRUE(absl::IsUnavailable(blocks_.Get().status()));
+  relay_->Open(Relay::kToClient);
+  server_ = std::make_unique<PrivateServer>(kMemory, PrivateServer::Flags{.transfer = address});
+  ASSERT_TRUE(EventuallyPuts(&other_));
+  EXPECT_TRUE(other_.ComesBack());
+  EXPECT_TRUE(blocks_.IsMissed(MissCause::kNeverStored));
+  EXPECT_GE(peer_->counters().reconnects, 1u);
+}
+
+TEST_F(ServerFaultsTest, KilledMidPutItIsSaidAndThePutCanBeRepeated) {
+  blocks_.MoveTo(kOtherId);
+  blocks_.Fill();
+  relay_->Limit(Relay::kToServer, 5 * kShard / 2);
+  ASSERT_TRUE(peer_->PutAsync(peer_.ns(), blocks_.Items(), {}, &queue_, 0).ok());
+  relay_->WaitUntilHeldUp(Relay::kToServer);
+  const std::string address = server_->address();
+  server_->Kill();
+  const Ended ended = WaitForEnd(&queue_);
+  EXPECT_TRUE(absl::IsUnavailable(ended.done.status)) << ended.done.status;
+  relay_->Open(Relay::kToServer);
+  server_ = std::make_unique<PrivateServer>(kMemory, PrivateServer::Flags{.transfer = address});
+  ASSERT_TRUE(EventuallyPuts(&blocks_));
+  EXPECT_TRUE(blocks_.ComesBack());
+}
+
+TEST_F(ServerFaultsTest, DrainingItFinishesWhatIsUnderWayAndRefusesWhatIsNew) {
+  Relay put_relay(server_->address());
+  Peer putter(put_relay.address(), PlainSpec(kShard));
+  Batch put(putter, kOtherId, kBlocks / 2);
+  put.Fill();
+  CompletionQueue put_queue;
+  put_relay.Limit(Relay::kToServer, 5 * kShard / 2);
+  ASSERT_TRUE(putter->PutAsync(putter.ns(), put.Items(), {}, &put_queue, 0).ok());
+  put_relay.WaitUntilHeldUp(Relay::kToServer);
+  GetHalfWay({});
+  server_->Signal(SIGTERM);
+  ASSERT_TRUE(server_->Until([](const auto& metrics) { return metrics.at("quarry_draining") == 1; }));
+
+  Batch late(peer_, kFirstId, 1);
+  EXPECT_TRUE(absl::IsUnavailable(late.Get().status()));
+  EXPECT_TRUE(absl::IsUnavailable(late.Put()));
+  EXPECT_TRUE(absl::IsUnavailable(late.Match(0).status()));
+  ClientOptions options;
+  options.server = server_->address();
+  EXPECT_TRUE(absl::IsUnavailable(Client::Create(options).status()));
+
+  relay_->Open(Relay::kToClient);
+  const Ended got = WaitForEnd(&queue_);
+  EXPECT_TRUE(got.done.status.ok()) << got.done.status;
+  EXPECT_TRUE(blocks_.HoldsAll());
+  put_relay.Open(Relay::kToServer);
+  const Ended stored = WaitForEnd(&put_queue);
+  EXPECT_TRUE(stored.done.status.ok()) << stored.done.status;
+  for (const ItemResult& item : stored.done.transfer->items) EXPECT_EQ(item.outcome, PutOutcome::kStored);
+  EXPECT_EQ(server_->Wait(), 0);
+  putter.Leave();
+  server_ = std::make_unique<PrivateServer>(kMemory);  // for TearDown
+}
+
+// ---------------------------------------------------------------- clients
+
+// Hears an address, puts or gets there and says so; the relay in between keeps it from
+// ever getting done.
+int PutForEver(const Line& line) {
+  Peer peer(line.Hear(), PlainSpec(kShard));
+  Batch blocks(peer, kOtherId, kBlocks);
+  return blocks.Put().ok() ? 0 : 1;
+}
+int GetForEver(const Line& line) {
+  Peer peer(line.Hear(), PlainSpec(kShard));
+  Batch blocks(peer, kFirstId, kBlocks);
+  return blocks.ComesBack() ? 0 : 1;
+}
+
+TEST(ClientKilledTest, MidPutItHasPublishedNothingAndTheMemoryIsBack) {
+  PrivateServer server(kMemory);
+  Child child(PutForEver);
+  Relay relay(server.address());
+  relay.Limit(Relay::kToServer, 1 << 10);  // the handshake passes
+  child.line().Say(relay.address());
+  ASSERT_TRUE(server.Until(
+      [](const auto& metrics) { return metrics.at(kInFlightPuts) > 0 && metrics.at(kInFlightBytes) > 0; }));
+  EXPECT_GT(server.Metric(kUsedBytes), 0);
+  relay.Limit(Relay::kToServer, kShard / 2);
+  relay.WaitUntilHeldUp(Relay::kToServer);
+  child.Kill();
+  EXPECT_TRUE(server.BecomesIdle(0));
+  EXPECT_EQ(server.Metric(kUsedBytes), 0);
+  EXPECT_EQ(server.Metric("quarry_blocks"), 0);
+  Peer peer(server.address(), PlainSpec(kShard));
+  Batch blocks(peer, kOtherId, kBlocks);
+  const auto got = blocks.Get();
+  ASSERT_TRUE(got.ok()) << got.status();
+  for (size_t i = 0; i < kBlocks; ++i) EXPECT_NE(got->items[i].miss, MissCause::kNone) << i;
+  EXPECT_TRUE(blocks.Untouched());
+  EXPECT_TRUE(blocks.Put().ok());
+  EXPECT_TRUE(blocks.ComesBack());
+}
+
+TEST(ClientKilledTest, MidGetItLeavesNothing) {
+  PrivateServer server(kMemory);
+  Child child(GetForEver);
+  Peer peer(server.address(), PlainSpec(kShard));
+  Batch blocks(peer, kFirstId, kBlocks);
+  ASSERT_TRUE(blocks.Put().ok());
+  Relay relay(server.address());
+  relay.Limit(Relay::kToClient, kShard / 2);
+  child.line().Say(relay.address());
+  relay.WaitUntilHeldUp(Relay::kToClient);
+  EXPECT_GT(server.Metric(kInFlightBytes), 0);
+  child.Kill();
+  EXPECT_TRUE(server.BecomesIdle(1));
+  EXPECT_EQ(server.Metric(kUsedBytes), kBlocks * kShard);
+  EXPECT_TRUE(blocks.ComesBack());
+}
+
+// The server gives the put up at the deadline and says so; the client wakes up later, and
+// finds that answer beside its own timer.
+int PutUntilTheDeadline(const Line& line) {
+  Peer peer(line.Hear(), PlainSpec(kShard));
+  Batch blocks(peer, kOtherId, kBlocks);
+  const absl::Status status = blocks.Put({.deadline_ms = kSoonMs});
+  return absl::IsDeadlineExceeded(status) ? 0 : 1;
+}
+int GetUntilTheDeadline(const Line& line) {
+  Peer peer(line.Hear(), PlainSpec(kShard));
+  Batch blocks(peer, kFirstId, kBlocks);
+  const absl::Status status = blocks.Get({.deadline_ms = kSoonMs}).status();
+  return absl::IsDeadlineExceeded(status) ? 0 : 1;
+}
+
+TEST(ClientStoppedTest, BeyondItsDeadlineItsOperationsEndWithThat) {
+  struct Case {
+    int (*body)(const Line&);
+    Relay::Direction direction;
+    const char* gauge;
+  };
+  for (const auto& [body, direction, gauge] : {Case{PutUntilTheDeadline, Relay::kToServer, kInFlightPuts},
+                                               Case{GetUntilTheDeadline, Relay::kToClient, kInFlightBytes}}) {
+    PrivateServer server(kMemory);
+    Child child(body);
+    {
+      Peer peer(server.address(), PlainSpec(kShard));
+      Batch blocks(peer, kFirstId, kBlocks);
+      ASSERT_TRUE(blocks.Put().ok());
     }
-    if (round % 50 == 0) {
-      memory.Forbid();
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      memory.Allow();
-    }
+    Relay relay(server.address());
+    relay.Limit(direction, kShard / 2);
+    child.line().Say(relay.address());
+    ASSERT_TRUE(server.Until([gauge](const auto& metrics) { return metrics.at(gauge) > 0; }));
+    child.Signal(SIGSTOP);
+    relay.Open(direction);
+    ASSERT_TRUE(server.BecomesIdle(1));
+    child.Signal(SIGCONT);
+    EXPECT_EQ(child.Wait(), 0) << gauge;
   }
-  EXPECT_FALSE(queue.TryNext().has_value());
-  EXPECT_EQ(client_->counters().operations, 0u);
-  EXPECT_EQ(client_->counters().held, 0u);
-  EXPECT_EQ(client_->counters().exposed_requests, 0u);
-  client_.reset();
-  EXPECT_EQ(server.Stop(), 0);
 }
 
-TEST_F(ClientFaultsTest, AStoppedServerCostsTheDeadlineAndWritesNothingLate) {
-  PrivateServer server("256MiB");
-  Connect(server.address());
-  constexpr size_t kBlocks = 64;
-  Memory memory(kBlocks);
-  Memory other(1);
-  const auto region = client_->RegisterMemory(memory.base(), memory.bytes());
-  const auto other_region = client_->RegisterMemory(other.base(), other.bytes());
-  ASSERT_TRUE(region.ok() && other_region.ok());
-  ASSERT_TRUE(PutBlocks(&memory, 0, kBlocks).ok());
-  CompletionQueue queue;
-  server.Signal(SIGSTOP);
-  ASSERT_TRUE(client_->GetAsync(ns_, Items(&memory, 0, kBlocks), {.deadline_ms = 300}, &queue, 0).ok());
-  auto done = queue.Next(30'000);
-  ASSERT_TRUE(done.has_value());
-  EXPECT_TRUE(absl::IsDeadlineExceeded(done->status)) << done->status;
-  EXPECT_FALSE(done->held);
-  memory.Forbid();
-  server.Signal(SIGCONT);  // the server now serves the get that nobody waits for
-  EventuallyPuts(&other, 5000);
-  memory.Allow();
-  auto got = client_->Get(ns_, Items(&memory, 0, kBlocks));
-  ASSERT_TRUE(got.ok()) << got.status();
-  for (size_t i = 0; i < kBlocks; ++i) EXPECT_TRUE(Holds(memory.block(i), i)) << i;
-  client_.reset();
-  EXPECT_EQ(server.Stop(), 0);
-}
-
-TEST_F(ClientFaultsTest, AKilledServerEndsTheGetAndIsFoundAgainOnItsPort) {
-  auto server = std::make_unique<PrivateServer>("256MiB");
-  const std::string address = server->address();
-  Connect(address);
-  constexpr size_t kBlocks = 64;
-  Memory memory(kBlocks);
-  const auto region = client_->RegisterMemory(memory.base(), memory.bytes());
-  ASSERT_TRUE(region.ok());
-  ASSERT_TRUE(PutBlocks(&memory, 0, kBlocks).ok());
-  CompletionQueue queue;
-  server->Signal(SIGSTOP);  // so that the get is under way when the server dies
-  ASSERT_TRUE(client_->GetAsync(ns_, Items(&memory, 0, kBlocks), {}, &queue, 0).ok());
-  server->Kill();
-  auto done = queue.Next(30'000);
-  ASSERT_TRUE(done.has_value());
-  EXPECT_TRUE(absl::IsUnavailable(done->status)) << done->status;
-  EXPECT_FALSE(done->held);
-
-  server = std::make_unique<PrivateServer>("256MiB", address);
-  EventuallyPuts(&memory, 7000);
-  std::memset(memory.base(), 0, memory.bytes());
-  auto got = client_->Get(ns_, Items(&memory, 7000, 1));
-  ASSERT_TRUE(got.ok()) << got.status();
-  EXPECT_TRUE(Holds(memory.block(0), 7000));
-  auto gone = client_->Get(ns_, Items(&memory, 0, 1));
-  ASSERT_TRUE(gone.ok()) << gone.status();
-  EXPECT_EQ(gone->items[0].miss, MissCause::kNeverStored);
-  client_.reset();
-  EXPECT_EQ(server->Stop(), 0);
+TEST(ClientStoppedTest, ItCostsOnlyItselfAndGoesOnWhenContinued) {
+  PrivateServer server(kMemory);
+  Child child(GetForEver);
+  Peer peer(server.address(), PlainSpec(kShard));
+  Batch blocks(peer, kFirstId, kBlocks);
+  ASSERT_TRUE(blocks.Put().ok());
+  Relay relay(server.address());
+  relay.Limit(Relay::kToClient, kShard / 2);
+  child.line().Say(relay.address());
+  relay.WaitUntilHeldUp(Relay::kToClient);
+  child.Signal(SIGSTOP);
+  relay.Open(Relay::kToClient);
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_TRUE(blocks.ComesBack());
+    blocks.MoveTo(kOtherId + static_cast<uint64_t>(i) * kBlocks);
+    EXPECT_TRUE(blocks.Put().ok());
+  }
+  child.Signal(SIGCONT);
+  EXPECT_EQ(child.Wait(), 0);
+  EXPECT_TRUE(server.BecomesIdle(1));
 }
 
 }  // namespace

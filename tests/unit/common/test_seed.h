@@ -19,7 +19,9 @@ inline uint64_t TestSeed() {
 
 class TestRandom {
  public:
-  TestRandom() : engine_(TestSeed()) {}
+  TestRandom() : TestRandom(TestSeed()) {}
+  // One of several that follow from a seed that has been printed.
+  explicit TestRandom(uint64_t seed) : engine_(seed) {}
   // From least to most, both included.
   uint64_t Between(uint64_t least, uint64_t most) {
     return std::uniform_int_distribution<uint64_t>(least, most)(engine_);
