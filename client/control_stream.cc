@@ -148,12 +148,12 @@ ControlStream::Turn::~Turn() {
 
 void ControlStream::EndTurn() {
   const bool left = !incoming_.empty();
-  read_mutex_.unlock();
   {
     std::lock_guard lock(mutex_);
     loop_reads_ = true;
     UpdateEventsLocked();
   }
+  read_mutex_.unlock();
   if (!left) return;
   loop_->Post([self = shared_from_this()] {
     if (self->running()) self->Receive();

@@ -25,17 +25,20 @@ absl::Status FetchOperation::OnMatchReply(const wire::MatchReply& reply) {
   uint32_t index = 0;
   for (size_t c = 0; c < asked_.size(); ++c) {
     const MatchResult::Chain& chain = result_->match.chains[c];
+    bool behind_a_miss = false;
     for (size_t k = 0; k < asked_[c].hashes; ++k, ++index) {
       const uint64_t block = asked_[c].first_block + k;
+      const BlockState state = chain.states[k];
+      behind_a_miss = behind_a_miss || (state != BlockState::kDram && state != BlockState::kSsd);
       if (block >= chain.first_usable && block < chain.end_usable) continue;
       if (ItemEnded(index)) return ProtocolViolation("a fetch moved a block that its match left out");
-      EndItem(index, LeftOut(chain.states[k]));
+      EndItem(index, LeftOut(state, behind_a_miss));
     }
   }
   return absl::OkStatus();
 }
 
-ItemResult FetchOperation::LeftOut(BlockState state) const {
+ItemResult FetchOperation::LeftOut(BlockState state, bool behind_a_miss) const {
   ItemResult result;
   switch (state) {
     case BlockState::kIncomplete:
@@ -48,7 +51,7 @@ ItemResult FetchOperation::LeftOut(BlockState state) const {
     case BlockState::kDram:
     case BlockState::kSsd:
       // Absent, or there but behind what is not: the first miss is why.
-      result.miss = result_->match.first_miss;
+      if (behind_a_miss) result.miss = result_->match.first_miss;
       break;
   }
   if (result.miss == MissCause::kNone) {

@@ -24,7 +24,7 @@ class FetchOperation : public GetOperation {
  private:
   absl::Status OnMatchReply(const wire::MatchReply& reply);
   // Why a block that the server does not move is not moved.
-  ItemResult LeftOut(BlockState state) const;
+  ItemResult LeftOut(BlockState state, bool behind_a_miss) const;
 
   const std::vector<ChainShape> asked_;
   const std::shared_ptr<FetchResult> result_ = std::make_shared<FetchResult>();  // loop only

@@ -101,8 +101,8 @@ TEST_F(HalfWayPutTest, ThatFailsIsAMissForThoseWhoWaitAndCanBeOfferedAgain) {
   StartWaiting();
   putter_->Cancel(put_);
   EXPECT_TRUE(absl::IsCancelled(WaitForEnd(&put_queue_).done.status));
-  relay_->Open(Relay::kToServer);  // what was under way still comes, and is thrown away
   const Ended got = WaitForEnd(&get_queue_);
+  relay_->Open(Relay::kToServer);  // what was under way still comes, and is thrown away
   EXPECT_TRUE(got.done.status.ok()) << got.done.status;
   for (size_t i = 1; i < kBlocks; ++i) {
     EXPECT_EQ(got.done.transfer->items[i].miss, MissCause::kRefused) << i;

@@ -80,6 +80,7 @@ class ControlStreamTest : public testing::Test, private ControlStream::Listener 
 TEST_F(ControlStreamTest, TheLoopReadsExceptWhileACallerHasTheTurn) {
   Say(Framed("before"));
   EXPECT_THAT(Heard(1), ElementsAre("before"));
+  HeardByNow();  // the loop no longer reads
   {
     ControlStream::Turn turn = stream_->TakeTurn();
     ASSERT_TRUE(turn);
