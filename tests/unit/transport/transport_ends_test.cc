@@ -369,7 +369,6 @@ TEST_P(TransportEndsTest, AThousandCancelsInARowLeaveNothingBehind) {
   constexpr size_t kBytes = 100'000;
   TestRandom random;
   TestSlot* slot = NewSlot(Payload(1, kBytes), kIdentity);
-  TestSlot* target = NewSlot(kBytes);
   std::vector<TransferEndPtr> ends;
   std::vector<std::weak_ptr<TestRequest>> requests;
   std::atomic<uint64_t> released{0};
@@ -379,7 +378,7 @@ TEST_P(TransportEndsTest, AThousandCancelsInARowLeaveNothingBehind) {
     requests.push_back(request);
     link_->client().Expose(id, request);
     const bool write = random.Chance(0.5);
-    ends.push_back(Start(write ? Kind::kWrite : Kind::kRead, {id, 0}, write ? slot : target));
+    ends.push_back(Start(write ? Kind::kWrite : Kind::kRead, {id, 0}, write ? slot : NewSlot(kBytes)));
     for (uint64_t i = random.Between(0, 3); i > 0; --i) link_->Nudge();
     const bool server_first = random.Chance(0.5);
     if (server_first) link_->server().Cancel(id);
