@@ -36,7 +36,7 @@
 namespace quarry::transport::tcp {
 
 inline constexpr size_t kHeaderBytes = 32;
-// Long enough that a call moves what a socket holds, a quarter faster than with 256 KiB;
+// Long enough that a call moves what a socket holds, a tenth faster than with 256 KiB;
 // short enough that what is taken back drains soon.
 inline constexpr size_t kMaxFramePayload = 1 << 20;
 inline constexpr size_t kFixedMetaBytes = 64;
