@@ -230,16 +230,26 @@ TEST(ClientKilledTest, MidPutItHasPublishedNothingAndTheMemoryIsBack) {
   EXPECT_TRUE(blocks.ComesBack());
 }
 
+// Another process whose get is held up half-way.
+struct HeldUpGetter {
+  void HoldUp() {
+    ASSERT_TRUE(blocks.Put().ok());
+    relay.Limit(Relay::kToClient, kShard / 2);
+    child.line().Say(relay.address());
+    relay.WaitUntilHeldUp(Relay::kToClient);
+  }
+
+  PrivateServer server{kMemory};
+  Child child{GetForEver};  // forked before this process has a client
+  Peer peer{server.address(), PlainSpec(kShard)};
+  Batch blocks{peer, kFirstId, kBlocks};
+  Relay relay{server.address()};
+};
+
 TEST(ClientKilledTest, MidGetItLeavesNothing) {
-  PrivateServer server(kMemory);
-  Child child(GetForEver);
-  Peer peer(server.address(), PlainSpec(kShard));
-  Batch blocks(peer, kFirstId, kBlocks);
-  ASSERT_TRUE(blocks.Put().ok());
-  Relay relay(server.address());
-  relay.Limit(Relay::kToClient, kShard / 2);
-  child.line().Say(relay.address());
-  relay.WaitUntilHeldUp(Relay::kToClient);
+  HeldUpGetter getter;
+  ASSERT_NO_FATAL_FAILURE(getter.HoldUp());
+  auto& [server, child, peer, blocks, relay] = getter;
   EXPECT_GT(server.Metric(kInFlightBytes), 0);
   child.Kill();
   EXPECT_TRUE(server.BecomesIdle(1));
@@ -290,15 +300,9 @@ TEST(ClientStoppedTest, BeyondItsDeadlineItsOperationsEndWithThat) {
 }
 
 TEST(ClientStoppedTest, ItCostsOnlyItselfAndGoesOnWhenContinued) {
-  PrivateServer server(kMemory);
-  Child child(GetForEver);
-  Peer peer(server.address(), PlainSpec(kShard));
-  Batch blocks(peer, kFirstId, kBlocks);
-  ASSERT_TRUE(blocks.Put().ok());
-  Relay relay(server.address());
-  relay.Limit(Relay::kToClient, kShard / 2);
-  child.line().Say(relay.address());
-  relay.WaitUntilHeldUp(Relay::kToClient);
+  HeldUpGetter getter;
+  ASSERT_NO_FATAL_FAILURE(getter.HoldUp());
+  auto& [server, child, peer, blocks, relay] = getter;
   child.Signal(SIGSTOP);
   relay.Open(Relay::kToClient);
   for (int i = 0; i < 5; ++i) {
