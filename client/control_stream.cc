@@ -14,6 +14,14 @@
 namespace quarry {
 namespace {
 
+// A round trip within a host or a rack, with the server's work for a long prompt.
+constexpr int64_t kMostSpinNs = 300'000;
+
+bool IsReadable(int fd) {
+  pollfd wanted{fd, POLLIN, 0};
+  return poll(&wanted, 1, 0) > 0;
+}
+
 // Until the deadline, at most an hour. False: it has passed.
 bool WaitReadable(int fd, int64_t deadline_ns) {
   constexpr int64_t kNsPerMs = 1'000'000;
@@ -31,7 +39,7 @@ bool WaitReadable(int fd, int64_t deadline_ns) {
 }  // namespace
 
 ControlStream::ControlStream(UniqueFd fd, EventLoop* loop, Listener* listener)
-    : fd_(std::move(fd)), loop_(loop), listener_(listener) {}
+    : fd_(std::move(fd)), loop_(loop), listener_(listener), spin_(kMostSpinNs) {}
 
 void ControlStream::Start() {
   std::lock_guard lock(mutex_);
@@ -132,11 +140,21 @@ ControlStream::Turn ControlStream::TakeTurn() {
   return turn;
 }
 
+bool ControlStream::AwaitReadable(int64_t deadline_ns) {
+  const int64_t start_ns = Clock::Real()->NowNs();
+  const int64_t awake_until_ns = std::min(start_ns + spin_.ns(), deadline_ns);
+  bool readable = false;
+  while (!readable && Clock::Real()->NowNs() < awake_until_ns) readable = IsReadable(fd_.get());
+  readable = readable || WaitReadable(fd_.get(), deadline_ns);
+  spin_.Waited(Clock::Real()->NowNs() - start_ns);
+  return readable;
+}
+
 std::optional<absl::string_view> ControlStream::Turn::Next(int64_t deadline_ns) {
   absl::Status status;
   absl::string_view message;
   while (!stream_->incoming_.Next(&message, &status)) {
-    if (!status.ok() || !WaitReadable(stream_->fd_.get(), deadline_ns)) return std::nullopt;
+    if (!status.ok() || !stream_->AwaitReadable(deadline_ns)) return std::nullopt;
     if (status = stream_->incoming_.Fill(stream_->fd_.get()); !status.ok()) return std::nullopt;
   }
   return message;

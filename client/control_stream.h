@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "common/net/event_loop.h"
 #include "common/net/socket.h"
+#include "common/net/spin_budget.h"
 #include "common/session/message_buffer.h"
 
 namespace quarry {
@@ -81,6 +82,8 @@ class ControlStream : public FdHandler, public std::enable_shared_from_this<Cont
   void UpdateEventsLocked();
   void Flush();
   void Receive();
+  // For whoever has the turn. False: the deadline has passed.
+  bool AwaitReadable(int64_t deadline_ns);
   void EndTurn();
   void Break(absl::Status why);
 
@@ -90,6 +93,7 @@ class ControlStream : public FdHandler, public std::enable_shared_from_this<Cont
 
   std::mutex read_mutex_;         // of whoever reads; never waited for
   wire::MessageBuffer incoming_;  // guarded by read_mutex_
+  SpinBudget spin_;               // guarded by read_mutex_
 
   mutable std::mutex mutex_;
   // The rest is guarded by mutex_.

@@ -35,6 +35,7 @@ struct ServerConfig {
   bool insecure = false;
 
   uint32_t control_threads = 1;
+  int64_t control_spin_ns = 200'000;
   uint32_t data_threads = 2;
   uint32_t max_sessions = 4096;
   int64_t drain_timeout_ns = 10'000'000'000;

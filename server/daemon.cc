@@ -107,6 +107,7 @@ absl::Status Daemon::OpenSessions(const ServerConfig& config) {
   options.listen = config.listen_transfer;
   options.unix_socket_path = socket_path_;
   options.control_threads = config.control_threads;
+  options.most_spin_ns = config.control_spin_ns;
   options.data_threads = config.data_threads;
   options.max_sessions = config.max_sessions;
   options.node_name = node_name_;

@@ -167,6 +167,9 @@ void AppendAddresses(ServerConfig* c, std::vector<Setting>* out) {
 
 void AppendRunning(ServerConfig* c, std::vector<Setting>* out) {
   out->push_back(Number("control-threads", "Threads for requests; default: 1", &c->control_threads, 1, kMaxThreads));
+  out->push_back(Time("control-spin",
+                      "Longest time that they stay awake for the next request where requests come fast; default: 200us",
+                      &c->control_spin_ns, 0, kMillisecond));
   out->push_back(Number("data-threads", "Threads that move payload; default: 2", &c->data_threads, 1, kMaxThreads));
   out->push_back(Number("max-sessions", "Sessions open at once; default: 4096", &c->max_sessions, 1, kMaxMaxSessions));
   out->push_back(Time("drain-timeout", "Longest wait for transfers when stopping; default: 10s", &c->drain_timeout_ns,

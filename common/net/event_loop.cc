@@ -16,6 +16,7 @@ namespace quarry {
 namespace {
 
 constexpr int kEventsPerRound = 64;
+constexpr int64_t kNsPerMs = 1'000'000;
 
 // Without its descriptors a loop cannot exist, and nobody could go on without it.
 int RequireFd(int fd, const char* what) {
@@ -35,8 +36,9 @@ epoll_event MakeEvent(uint32_t events, FdHandler* handler) {
 
 }  // namespace
 
-EventLoop::EventLoop(std::string name)
+EventLoop::EventLoop(std::string name, int64_t most_spin_ns)
     : name_(std::move(name)),
+      spin_(most_spin_ns),
       epoll_fd_(RequireFd(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")),
       wake_fd_(RequireFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")) {
   epoll_event event = MakeEvent(EPOLLIN, nullptr);  // nullptr: the wake-up
@@ -146,6 +148,20 @@ void EventLoop::RunPosted() {
   for (Task& task : tasks) task();
 }
 
+int EventLoop::Wait(epoll_event* events, int timeout_ms) {
+  const int64_t start_ns = Clock::Real()->NowNs();
+  int64_t awake_until_ns = start_ns + spin_.ns();
+  if (timeout_ms >= 0) awake_until_ns = std::min(awake_until_ns, start_ns + timeout_ms * kNsPerMs);
+  int count = 0;
+  while (count == 0 && Clock::Real()->NowNs() < awake_until_ns) {
+    count = epoll_wait(epoll_fd_, events, kEventsPerRound, 0);
+  }
+  if (count == 0) count = epoll_wait(epoll_fd_, events, kEventsPerRound, timeout_ms);
+  if (count < 0 && errno != EINTR) RequireFd(-1, "epoll_wait");
+  if (timeout_ms != 0) spin_.Waited(Clock::Real()->NowNs() - start_ns);
+  return count;
+}
+
 void EventLoop::Main() {
   epoll_event events[kEventsPerRound];
   while (true) {
@@ -157,9 +173,8 @@ void EventLoop::Main() {
     if (stopping_.load(std::memory_order_acquire)) delay_ns = 0;
     // Rounded up, so that a timer is due when the wait ends.
     const int timeout_ms =
-        delay_ns < 0 ? -1 : static_cast<int>(std::min<int64_t>((delay_ns + 999'999) / 1'000'000, 3'600'000));
-    const int count = epoll_wait(epoll_fd_, events, kEventsPerRound, timeout_ms);
-    if (count < 0 && errno != EINTR) RequireFd(-1, "epoll_wait");
+        delay_ns < 0 ? -1 : static_cast<int>(std::min<int64_t>((delay_ns + kNsPerMs - 1) / kNsPerMs, 3'600'000));
+    const int count = Wait(events, timeout_ms);
     removed_.clear();  // those of before are not in this round
     for (int i = 0; i < count; ++i) {
       auto* handler = static_cast<FdHandler*>(events[i].data.ptr);

@@ -15,6 +15,9 @@
 #include <vector>
 
 #include "common/clock.h"
+#include "common/net/spin_budget.h"
+
+struct epoll_event;
 
 namespace quarry {
 
@@ -31,8 +34,9 @@ class EventLoop {
   using Task = std::function<void()>;
   using TimerId = uint64_t;  // never 0
 
-  // Starts the thread; `name` (15 characters at most) is shown by debuggers and top.
-  explicit EventLoop(std::string name);
+  // Starts the thread; `name` (15 characters at most) is shown by debuggers and top. Where
+  // events follow each other within `most_spin_ns`, the thread stays awake between them.
+  explicit EventLoop(std::string name, int64_t most_spin_ns = 0);
   // Stops: tasks already posted run, then the thread is joined. Not from the loop itself.
   ~EventLoop();
   EventLoop(const EventLoop&) = delete;
@@ -59,12 +63,15 @@ class EventLoop {
 
  private:
   void Main();
+  // Like epoll_wait, which may first be called often instead of once.
+  int Wait(epoll_event* events, int timeout_ms);
   void RunPosted();
   int64_t NextTimerDelayNs() const;
   void RunTimers();
   void Wake();
 
   const std::string name_;
+  SpinBudget spin_;
   int epoll_fd_;
   int wake_fd_;
   std::mutex mutex_;

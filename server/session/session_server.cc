@@ -73,7 +73,7 @@ class SessionServer::Listener : public FdHandler {
 SessionServer::SessionServer(SessionServerOptions options, CacheService* service, ServiceMetrics* metrics)
     : options_(std::move(options)), service_(service), metrics_(metrics), scheduler_(options_.scheduler, metrics) {
   for (uint32_t i = 0; i < std::max(1u, options_.control_threads); ++i) {
-    control_loops_.push_back(std::make_unique<EventLoop>(absl::StrCat("q-control-", i)));
+    control_loops_.push_back(std::make_unique<EventLoop>(absl::StrCat("q-control-", i), options_.most_spin_ns));
   }
   for (uint32_t i = 0; i < std::max(1u, options_.data_threads); ++i) {
     data_loops_.push_back(std::make_unique<EventLoop>(absl::StrCat("q-data-", i)));

@@ -24,6 +24,7 @@ struct SessionServerOptions {
   std::vector<std::string> listen;  // "host:port" each; port 0 picks one
   std::string unix_socket_path;     // empty: none
   uint32_t control_threads = 1;
+  int64_t most_spin_ns = 0;  // EventLoop's, of the control threads
   uint32_t data_threads = 2;
   uint32_t max_sessions = 4096;
   std::string node_name;

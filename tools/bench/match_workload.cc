@@ -11,6 +11,7 @@ namespace {
 constexpr uint32_t kTokensPerBlock = 16;
 constexpr uint32_t kLeaseMs = 5'000;
 constexpr uint64_t kMaxErrors = 1000;
+constexpr size_t kChainsChosenTogether = 256;
 
 class MatchClient {
  public:
@@ -30,8 +31,8 @@ class MatchClient {
 
  private:
   void One(Slice* slice) {
-    ChooseChain();
-    const Chain chain = {.hashes = HashSpan(hashes_, kHashBytes)};
+    const std::string& hashes = NextChain();
+    const Chain chain = {.hashes = HashSpan(hashes, kHashBytes)};
     MatchOptions match;
     match.lease_ms = kLeaseMs;
     const int64_t begin = Clock::Real()->NowNs();
@@ -46,21 +47,32 @@ class MatchClient {
       return;
     }
     ++slice->ops;
-    slice->bytes += hashes_.size();
+    slice->bytes += hashes.size();
     slice->elapsed_ns += elapsed;
     slice->latencies.Add(elapsed);
     const absl::Status released = client_->ReleaseLease(result->lease);
     if (!released.ok()) slice->AddError(std::string(released.message()));
   }
 
+  // Chains are chosen many at a time: the next match follows the last at once, as one echo
+  // follows another. A pause before each would measure how long a sleeping core takes to wake.
+  const std::string& NextChain() {
+    if (next_chain_ == chains_.size()) {
+      chains_.resize(kChainsChosenTogether);
+      for (std::string& chain : chains_) ChooseChain(&chain);
+      next_chain_ = 0;
+    }
+    return chains_[next_chain_++];
+  }
+
   // Random blocks; a chain names a block once.
-  void ChooseChain() {
-    hashes_.clear();
+  void ChooseChain(std::string* hashes) {
+    hashes->clear();
     chosen_.clear();
     while (chosen_.size() < options_.hashes) {
       random_ = Mix(random_);
       const uint64_t id = random_ % options_.blocks;
-      if (chosen_.insert(id).second) AppendHash(id, 0, &hashes_);
+      if (chosen_.insert(id).second) AppendHash(id, 0, hashes);
     }
   }
 
@@ -68,7 +80,8 @@ class MatchClient {
   std::unique_ptr<Client> client_;
   Namespace ns_;
   uint64_t random_;
-  std::string hashes_;
+  std::vector<std::string> chains_;
+  size_t next_chain_ = 0;
   std::unordered_set<uint64_t> chosen_;
 };
 

@@ -267,7 +267,8 @@ class QUARRY_EXPORT Client {
   // done already.
   void Cancel(OperationId operation);
 
-  // Blocking: the same and a wait. They return when the buffers are released.
+  // Blocking: the same and a wait. They return when the buffers are released. Match stays
+  // awake for up to 300 us of its wait where replies usually come sooner.
   absl::StatusOr<MatchResult> Match(const Namespace& ns, absl::Span<const Chain> chains,
                                     const MatchOptions& options = {});
   absl::StatusOr<TransferResult> Get(const Namespace& ns, std::vector<Item> items, const GetOptions& options = {});

@@ -160,6 +160,7 @@ TEST_F(ConfigTest, EveryBoundIsWhereItIsSaidToBe) {
       {"--index-shards", "0", "1", "4096", "4097"},
       {"--max-lease", "99999999ns", "100ms", "3600s", "3600001ms"},
       {"--control-threads", "0", "1", "256", "257"},
+      {"--control-spin", nullptr, "0", "1ms", "1001us"},
       {"--data-threads", "0", "1", "256", "257"},
       {"--max-sessions", "0", "1", "1000000", "1000001"},
       {"--drain-timeout", nullptr, "0s", "3600s", "3600001ms"},

@@ -220,5 +220,18 @@ TEST(EventLoopTest, EventsAreAsAskedFor) {
   EXPECT_TRUE(hung_up.get_future().get() & (EPOLLHUP | EPOLLIN));
 }
 
+// Awake between events or asleep, a loop hears of posts and runs its timers.
+TEST(EventLoopTest, ALoopThatStaysAwakeHearsOfAllThatASleepingOneDoes) {
+  EventLoop loop("t-awake", 50 * kNsPerMs);
+  int posted = 0;
+  for (int i = 0; i < 1000; ++i) loop.Run([&] { ++posted; });  // short waits: it stays awake now
+  EXPECT_EQ(posted, 1000);
+  std::promise<void> fired;
+  const int64_t begin = Clock::Real()->NowNs();
+  loop.Run([&] { loop.After(2 * kNsPerMs, [&] { fired.set_value(); }); });
+  fired.get_future().wait();
+  EXPECT_GE(Clock::Real()->NowNs() - begin, 2 * kNsPerMs);
+}
+
 }  // namespace
 }  // namespace quarry
