@@ -65,7 +65,7 @@ class Checker {
  public:
   void Require(bool holds, absl::string_view field, absl::string_view bound) {
     if (!holds && status_.ok()) {
-      status_ = absl::InvalidArgumentError(absl::StrCat("spec.", field, " must be ", bound));
+      status_ = absl::InvalidArgumentError(absl::StrCat("spec.", field, ": must be ", bound));
     }
   }
   void Range(uint64_t value, uint64_t least, uint64_t most, absl::string_view field) {

@@ -30,8 +30,10 @@ BlockStoreImpl::BlockStoreImpl(const BlockStoreOptions& options, Clock* clock, s
       index_(std::move(index)),
       policy_(std::make_unique<ChainLru>(index_.get())),
       ghosts_(options.ghost_entries),
+      events_(options.events),
       leases_({options.max_leases, options.max_leased_blocks}),
-      waiters_(options.index_shards) {}
+      waiters_(options.index_shards),
+      uses_(new Use[kNamespacesPerIndex]) {}
 
 BlockStoreImpl::~BlockStoreImpl() { assert(in_flight_puts_.load() == 0); }
 
@@ -53,10 +55,32 @@ BlockState BlockStoreImpl::StateLocked(const BlockEntry& entry) const {
   return all ? BlockState::kDram : BlockState::kIncomplete;
 }
 
+MissCause BlockStoreImpl::CauseOf(BlockState state) {
+  switch (state) {
+    case BlockState::kIncomplete:
+      return MissCause::kIncomplete;
+    case BlockState::kInFlight:
+      return MissCause::kInFlight;
+    case BlockState::kAbsent:
+    case BlockState::kDram:
+    case BlockState::kSsd:
+      break;
+  }
+  return MissCause::kNone;
+}
+
 uint64_t BlockStoreImpl::SlotBytesLocked(const BlockEntry& entry) const {
   uint64_t bytes = 0;
   for (uint32_t slot : entry.slots()) {
     if (slot < kReservedSlot) bytes += arena_->SlotBytes(slot);
+  }
+  return bytes;
+}
+
+uint64_t BlockStoreImpl::PayloadBytesLocked(const BlockEntry& entry) const {
+  uint64_t bytes = 0;
+  for (uint32_t slot : entry.slots()) {
+    if (slot < kReservedSlot) bytes += arena_->PayloadBytes(slot);
   }
   return bytes;
 }
@@ -175,9 +199,15 @@ absl::Status BlockStoreImpl::ReleaseLease(absl::string_view tenant, absl::string
   return absl::OkStatus();
 }
 
-void BlockStoreImpl::Tick() {
+void BlockStoreImpl::EndExpiredLeases() {
   const int64_t now_ns = clock_->NowNs();
   while (const auto blocks = leases_.TakeExpired(now_ns)) UnleaseAll(*blocks);
+}
+
+void BlockStoreImpl::Tick() {
+  EndExpiredLeases();
+  Sweep();
+  events_.Tell();
 }
 
 StoreStats BlockStoreImpl::stats() const {
@@ -245,6 +275,21 @@ void BlockStore::Touch(const Namespace& ns, uint32_t group, HashSpan hashes) { i
 void BlockStore::DropCorrupt(const Namespace& ns, uint32_t group, absl::string_view hash) {
   impl_->DropCorrupt(ns, group, hash);
 }
+std::vector<BlockInfo> BlockStore::Lookup(const Namespace& ns, uint32_t group, HashSpan hashes) const {
+  return impl_->Lookup(ns, group, hashes);
+}
+uint32_t BlockStore::Remove(const Namespace& ns, uint32_t group, HashSpan hashes) {
+  return impl_->Remove(ns, group, hashes);
+}
+BlockPage BlockStore::List(const Namespace& ns, uint64_t cursor, uint32_t max_blocks) const {
+  return impl_->List(ns, cursor, max_blocks);
+}
+absl::StatusOr<PinnedBlocks> BlockStore::Pin(const Namespace& ns, uint32_t group, HashSpan hashes) {
+  return impl_->Pin(ns, group, hashes);
+}
+void BlockStore::Clear(uint32_t ns_index) { impl_->Clear(ns_index); }
+NamespaceUse BlockStore::use(const Namespace& ns) const { return impl_->use(ns); }
+EventLog& BlockStore::events() { return impl_->events(); }
 absl::Status BlockStore::CheckLease(const Namespace& ns, absl::string_view token) const {
   return impl_->CheckLease(ns, token);
 }

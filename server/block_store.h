@@ -21,6 +21,7 @@
 #include "quarry/block.h"
 #include "quarry/model_spec.h"
 #include "server/dram/slot.h"
+#include "server/event_log.h"
 #include "server/namespaces.h"
 
 namespace quarry::server {
@@ -39,6 +40,7 @@ struct BlockStoreOptions {
   uint32_t max_lease_blocks = 64 << 10;
   uint64_t max_leased_blocks = 4 << 20;
   uint64_t ghost_entries = 1 << 20;  // of the filter that remembers why blocks are gone
+  uint32_t events = 16 << 10;        // that the event log keeps
 };
 
 // One chain of a match, as asked.
@@ -143,6 +145,8 @@ class PutTicket {
     std::swap(shard_, other.shard_);
     std::swap(payload_bytes_, other.payload_bytes_);
     std::swap(retain_ms_, other.retain_ms_);
+    std::swap(depth_, other.depth_);
+    std::swap(parent_, other.parent_);
   }
 
   BlockStoreImpl* store_ = nullptr;
@@ -151,6 +155,9 @@ class PutTicket {
   uint32_t shard_ = 0;
   uint32_t payload_bytes_ = 0;
   uint32_t retain_ms_ = 0;
+  // For the event.
+  uint64_t depth_ = 0;
+  std::string parent_;
 };
 
 struct OfferResult {
@@ -190,8 +197,37 @@ struct StoreStats {
   std::vector<SizeClass> size_classes;  // only those with slabs
 };
 
+// What the store knows of one block.
+struct BlockInfo {
+  std::string hash;
+  uint32_t group = 0;
+  BlockState state = BlockState::kAbsent;
+  MissCause miss = MissCause::kNone;  // why it is not served
+  uint64_t depth = 0;                 // index in its chain, as its first put said
+  uint64_t bytes = 0;                 // payload of the shards that are there
+  uint32_t shards_there = 0;
+  uint32_t leases = 0;  // that hold it now
+};
+
+struct BlockPage {
+  std::vector<BlockInfo> blocks;
+  uint64_t next = 0;  // where the next page begins; BlockStore::kEndOfIndex: that was the last
+};
+
+struct PinnedBlocks {
+  std::string token;  // empty: none
+  uint32_t count = 0;
+};
+
+struct NamespaceUse {
+  uint64_t blocks = 0;  // with at least one shard
+  uint64_t payload_bytes = 0;
+};
+
 class BlockStore {
  public:
+  static constexpr uint64_t kEndOfIndex = UINT64_MAX;
+
   // `clock` outlives the store.
   static absl::StatusOr<std::unique_ptr<BlockStore>> Create(const BlockStoreOptions& options, Clock* clock);
   BlockStore(const BlockStore&) = delete;
@@ -223,6 +259,23 @@ class BlockStore {
   // The copy failed its checksum: it goes, and lookups say so.
   void DropCorrupt(const Namespace& ns, uint32_t group, absl::string_view hash);
 
+  // One a hash. Neither leases nor touches nor counts.
+  std::vector<BlockInfo> Lookup(const Namespace& ns, uint32_t group, HashSpan hashes) const;
+  // How many of them were there; they are gone, leased or not.
+  uint32_t Remove(const Namespace& ns, uint32_t group, HashSpan hashes);
+  // At most `max_blocks` from `cursor` on (0: the start), of a bounded number of entries
+  // looked at: a page may be empty though more follow.
+  BlockPage List(const Namespace& ns, uint64_t cursor, uint32_t max_blocks) const;
+  // Keeps the complete blocks among them until ReleaseLease(token). ResourceExhausted names
+  // the bound on leases that this would exceed; then nothing is pinned.
+  absl::StatusOr<PinnedBlocks> Pin(const Namespace& ns, uint32_t group, HashSpan hashes);
+  // The namespace gives this index up (see NamespaceRegistry::Flush): its watchers are told,
+  // and Tick gives the memory back in turns of a few milliseconds.
+  void Clear(uint32_t ns_index);
+  // Under its present index.
+  NamespaceUse use(const Namespace& ns) const;
+  EventLog& events();
+
   // Leases of the tenant that owns `ns`; any session of it may name them. NotFound: no
   // such lease, another tenant's or namespace's, or it has ended.
   absl::Status CheckLease(const Namespace& ns, absl::string_view token) const;
@@ -231,8 +284,8 @@ class BlockStore {
 
   // From now on every offer is refused with kDraining.
   void Drain();
-  // Ends leases whose time is over. Called every few tens of milliseconds; also done when
-  // an allocation finds nothing to evict.
+  // Ends leases whose time is over, sweeps what was cleared and tells watchers. Called every
+  // few tens of milliseconds.
   void Tick();
 
   // What matches leave to be done after their answer. Bounded; not calling it slows later

@@ -28,7 +28,7 @@ void BlockStoreImpl::Drop(Leftovers* leftovers) {
 
 SlotRef BlockStoreImpl::MakeRoom(int size_class, const SlotUse& use) {
   if (SlotRef slot = arena_->Allocate(size_class, use)) return slot;
-  Tick();
+  EndExpiredLeases();
   // Without a slab of its class, no single eviction frees a slot for it.
   if (!arena_->OwnsSlabs(size_class)) return MoveAndAllocate(size_class, use);
 
@@ -119,8 +119,20 @@ bool BlockStoreImpl::CanEvictAll(absl::Span<const SlabArena::UsedSlot> slots) co
 void BlockStoreImpl::RemoveLocked(uint32_t block, MissCause cause, Leftovers* leftovers) {
   BlockEntry& entry = index_->entry(block);
   const uint64_t bytes = SlotBytesLocked(entry);
+  const uint64_t payload_bytes = PayloadBytesLocked(entry);
   if (entry.leases != 0) leased_bytes_.fetch_sub(static_cast<int64_t>(bytes), std::memory_order_relaxed);
-  if (StateLocked(entry) == BlockState::kDram) complete_blocks_.fetch_sub(1, std::memory_order_relaxed);
+  if (StateLocked(entry) == BlockState::kDram) {
+    complete_blocks_.fetch_sub(1, std::memory_order_relaxed);
+    char buffer[kMaxHashBytes];
+    BlockEvent event;
+    event.kind = BlockEvent::Kind::kRemoved;
+    event.ns = entry.ns;
+    event.group = entry.group;
+    event.cause = cause;
+    event.bytes = payload_bytes;
+    event.SetHash(entry.Hash(buffer));
+    events_.Append(event);
+  }
   bool had_shard = false;
   for (uint32_t& slot : entry.slots()) {
     if (slot >= kReservedSlot) continue;
@@ -128,7 +140,11 @@ void BlockStoreImpl::RemoveLocked(uint32_t block, MissCause cause, Leftovers* le
     slot = kNoSlot;
     had_shard = true;
   }
-  if (had_shard) blocks_.fetch_sub(1, std::memory_order_relaxed);
+  if (had_shard) {
+    blocks_.fetch_sub(1, std::memory_order_relaxed);
+    uses_[entry.ns].blocks.fetch_sub(1, std::memory_order_relaxed);
+    uses_[entry.ns].payload_bytes.fetch_sub(payload_bytes, std::memory_order_relaxed);
+  }
   if (cause == MissCause::kEvicted) {
     evicted_blocks_.fetch_add(1, std::memory_order_relaxed);
     evicted_bytes_.fetch_add(bytes, std::memory_order_relaxed);

@@ -3,6 +3,7 @@
 //   block_store_match.cc  matches
 //   block_store_put.cc    offers and tickets
 //   block_store_evict.cc  making room, removing blocks
+//   block_store_blocks.cc lookups, removal, listing, pins, sweeping
 #ifndef QUARRY_SERVER_BLOCK_STORE_IMPL_H_
 #define QUARRY_SERVER_BLOCK_STORE_IMPL_H_
 
@@ -50,6 +51,13 @@ class BlockStoreImpl {
   absl::StatusOr<uint32_t> RenewLease(absl::string_view tenant, absl::string_view token, uint32_t lease_ms);
   absl::Status ReleaseLease(absl::string_view tenant, absl::string_view token);
   void Drain() { draining_.store(true, std::memory_order_release); }
+  std::vector<BlockInfo> Lookup(const Namespace& ns, uint32_t group, HashSpan hashes);
+  uint32_t Remove(const Namespace& ns, uint32_t group, HashSpan hashes);
+  BlockPage List(const Namespace& ns, uint64_t cursor, uint32_t max_blocks);
+  absl::StatusOr<PinnedBlocks> Pin(const Namespace& ns, uint32_t group, HashSpan hashes);
+  void Clear(uint32_t ns_index);
+  NamespaceUse use(const Namespace& ns) const;
+  EventLog& events() { return events_; }
   void Tick();
   void Upkeep() { policy_->Upkeep(); }
   StoreStats stats() const;
@@ -75,9 +83,16 @@ class BlockStoreImpl {
   uint32_t FindBlock(const BlockKey& key) const;
   int64_t ExpiryNs(uint32_t lease_ms) const;
 
+  struct Use {
+    Counter blocks{0}, payload_bytes{0};
+  };
+
   // ---- block_store.cc. The shard's mutex is held in all that are called ...Locked.
   BlockState StateLocked(const BlockEntry& entry) const;
+  static MissCause CauseOf(BlockState state);
   uint64_t SlotBytesLocked(const BlockEntry& entry) const;
+  uint64_t PayloadBytesLocked(const BlockEntry& entry) const;
+  void EndExpiredLeases();
   // Finishes what waited for the last pin or lease; blocks that go back to the policy are
   // appended to `returned`.
   void UnpinnedLocked(uint32_t block, Blocks* returned);
@@ -100,6 +115,7 @@ class BlockStoreImpl {
 
   // ---- block_store_put.cc
   OfferResult Refused(RefusalReason reason, uint64_t hash);
+  void CompletedLocked(uint32_t block, const PutTicket& ticket);
   // Ends the put of a shard that is not published.
   void WithdrawLocked(uint32_t block, uint32_t shard, Leftovers* leftovers, Blocks* returned);
   void TakeWaitersLocked(uint32_t block, uint32_t shard, Leftovers* leftovers);
@@ -124,6 +140,12 @@ class BlockStoreImpl {
   // Nothing refers to the entry any more.
   void FreeLocked(uint32_t block);
 
+  // ---- block_store_blocks.cc
+  template <typename Visitor>
+  uint64_t VisitEntries(uint64_t cursor, uint32_t max_entries, Visitor&& visit);
+  void DescribeLocked(uint32_t block, uint32_t tokens_per_block, BlockInfo* info) const;
+  void Sweep();
+
   const BlockStoreOptions options_;
   Clock* const clock_;
   const int64_t max_leased_bytes_;
@@ -131,10 +153,17 @@ class BlockStoreImpl {
   const std::unique_ptr<BlockIndex> index_;
   const std::unique_ptr<EvictionPolicy> policy_;
   GhostFilter ghosts_;
+  EventLog events_;
   LeaseTable leases_;
 
   // Callbacks of WaitForPut by block << 32 | shard; each map under its index shard's mutex.
   std::vector<std::unordered_multimap<uint64_t, std::function<void()>>> waiters_;
+
+  const std::unique_ptr<Use[]> uses_;  // by namespace index
+
+  std::mutex sweep_mutex_;
+  uint64_t sweep_cursor_ = BlockStore::kEndOfIndex;
+  bool sweep_again_ = false;  // something was cleared since the cursor was at the start
 
   mutable std::mutex tenants_mutex_;
   std::vector<std::string> tenants_;  // names by index

@@ -3,24 +3,6 @@
 #include "server/block_store_impl.h"
 
 namespace quarry::server {
-namespace {
-
-MissCause CauseOf(BlockState state) {
-  switch (state) {
-    case BlockState::kIncomplete:
-      return MissCause::kIncomplete;
-    case BlockState::kInFlight:
-      return MissCause::kInFlight;
-    case BlockState::kAbsent:
-    case BlockState::kDram:
-    case BlockState::kSsd:
-      break;
-  }
-  return MissCause::kNone;
-}
-
-}  // namespace
-
 // LookUp leases, or pins, every complete block at once, in the one visit to its index shard;
 // those that turn out not to be usable are let go of at the end. So what is said to be
 // usable cannot be evicted in between.
@@ -181,7 +163,7 @@ void BlockStoreImpl::ReserveLease(Matching* matching) {
   room = leases_.Reserve(most);
   if (room.blocks < most || !fits(usable)) {
     // Leases whose time is over may make room.
-    Tick();
+    EndExpiredLeases();
     if (room.blocks != 0) leases_.Shrink(room.blocks, 0);
     room = leases_.Reserve(most);
   }

@@ -74,6 +74,8 @@ OfferResult BlockStoreImpl::Offer(const Namespace& ns, const PutOffer& offer) {
   wanted.ticket.block_ = block;
   wanted.ticket.shard_ = offer.shard;
   wanted.ticket.payload_bytes_ = static_cast<uint32_t>(offer.bytes);
+  wanted.ticket.depth_ = offer.depth;
+  wanted.ticket.parent_ = std::string(offer.parent);
   wanted.ticket.retain_ms_ = std::min(offer.retain_ms, options_.max_lease_ms);
   wanted.ticket.slot_ = MakeRoom(size_class, {block, ns.tenant_index, wanted.ticket.payload_bytes_});
   if (wanted.ticket.slot_) return wanted;
@@ -94,14 +96,18 @@ void BlockStoreImpl::Publish(PutTicket* ticket) {
     std::lock_guard<std::mutex> lock(MutexOf(block));
     BlockEntry& entry = index_->entry(block);
     if (entry.removed) {
-      // Dropped as corrupt in the meantime, this shard with it.
+      // Removed in the meantime, this shard with it.
       WithdrawLocked(block, taken.shard_, &leftovers, &returned);
     } else {
       const bool first = !HasShard(entry);
       const uint32_t slot = taken.slot_.Release();
       entry.slots()[taken.shard_] = slot;
-      if (first) blocks_.fetch_add(1, std::memory_order_relaxed);
-      if (StateLocked(entry) == BlockState::kDram) complete_blocks_.fetch_add(1, std::memory_order_relaxed);
+      uses_[entry.ns].payload_bytes.fetch_add(taken.payload_bytes_, std::memory_order_relaxed);
+      if (first) {
+        blocks_.fetch_add(1, std::memory_order_relaxed);
+        uses_[entry.ns].blocks.fetch_add(1, std::memory_order_relaxed);
+      }
+      if (StateLocked(entry) == BlockState::kDram) CompletedLocked(block, taken);
       if (entry.leases != 0) {
         leased_bytes_.fetch_add(static_cast<int64_t>(arena_->SlotBytes(slot)), std::memory_order_relaxed);
       }
@@ -119,6 +125,20 @@ void BlockStoreImpl::Publish(PutTicket* ticket) {
   taken.slot_ = SlotRef();
   in_flight_puts_.fetch_sub(1, std::memory_order_relaxed);
   Drop(&leftovers);
+}
+
+void BlockStoreImpl::CompletedLocked(uint32_t block, const PutTicket& ticket) {
+  complete_blocks_.fetch_add(1, std::memory_order_relaxed);
+  const BlockEntry& entry = index_->entry(block);
+  char buffer[kMaxHashBytes];
+  BlockEvent event;
+  event.ns = entry.ns;
+  event.group = entry.group;
+  event.depth = ticket.depth_;
+  event.bytes = PayloadBytesLocked(entry);
+  event.SetHash(entry.Hash(buffer));
+  event.SetParent(ticket.parent_);
+  events_.Append(event);
 }
 
 void BlockStoreImpl::Abandon(PutTicket* ticket, RefusalReason reason) {

@@ -4,6 +4,7 @@
 #define QUARRY_SERVER_CACHE_SERVICE_H_
 
 #include <atomic>
+#include <mutex>
 #include <string>
 
 #include "absl/status/status.h"
@@ -37,13 +38,21 @@ class CacheService {
   absl::StatusOr<MatchResult> Match(const Namespace& ns, const MatchQuery& query);
 
   // The parts of a get, put or touch, before anything moves. `field` prefixes messages,
-  // e.g. "runs[2]".
+  // e.g. "runs[2]"; empty: the request's own fields are meant.
   absl::Status CheckHashes(const Namespace& ns, absl::string_view field, uint32_t group,
                            absl::string_view hashes) const;
+  absl::Status CheckGroup(const Namespace& ns, uint32_t group) const;
   absl::Status CheckShard(const Namespace& ns, absl::string_view field, uint32_t group, uint32_t shard) const;
   absl::Status CheckPayloadBytes(const Namespace& ns, absl::string_view field, uint32_t group, uint64_t bytes) const;
 
+  // Empties a namespace, at once for everyone; Retire frees its name, too. How many blocks
+  // were there. NotFound; ResourceExhausted: see NamespaceRegistry.
+  absl::StatusOr<uint64_t> Flush(absl::string_view tenant, absl::string_view name);
+  absl::StatusOr<uint64_t> Retire(absl::string_view tenant, absl::string_view name);
+
   void Drain();
+  // Unavailable when draining.
+  absl::Status CheckNotDraining() const;
   bool draining() const { return draining_.load(std::memory_order_acquire); }
 
   BlockStore& store() { return *store_; }
@@ -52,11 +61,15 @@ class CacheService {
   const wire::Limits& limits() const { return limits_; }
 
  private:
+  absl::StatusOr<uint64_t> Empty(absl::string_view tenant, absl::string_view name,
+                                 absl::StatusOr<uint32_t> (NamespaceRegistry::*renumber)(const Namespace&));
+
   NamespaceRegistry* const namespaces_;
   BlockStore* const store_;
   ServiceMetrics* const metrics_;
   const wire::Limits limits_;
   std::atomic<bool> draining_{false};
+  std::mutex empty_mutex_;  // one namespace is emptied at a time
 };
 
 }  // namespace quarry::server

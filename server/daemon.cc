@@ -10,10 +10,14 @@
 #include "absl/strings/str_join.h"
 #include "common/clock.h"
 #include "common/units.h"
+#include "server/logging.h"
 #include "server/metrics/exporter.h"
+#include "server/settings.h"
 
 namespace quarry::server {
 namespace {
+
+constexpr absl::string_view kLogLevel = "log-level";
 
 absl::StatusOr<std::vector<HostPort>> ParseAll(const std::vector<std::string>& addresses) {
   std::vector<HostPort> parsed;
@@ -50,6 +54,31 @@ std::string Shown(const std::string& advertised, const std::vector<HostPort>& bo
 
 std::string Listed(const std::vector<HostPort>& bound) {
   return absl::StrJoin(bound, ",", [](std::string* out, const HostPort& a) { out->append(FormatHostPort(a)); });
+}
+
+std::vector<AdminHooks::ConfigValue> ValuesInForce(ServerConfig config) {
+  std::vector<AdminHooks::ConfigValue> values;
+  for (const Setting& setting : Settings(&config)) {
+    const auto given = config.given.find(setting.name);
+    const bool is_given = given != config.given.end();
+    values.push_back(
+        {setting.name, is_given ? given->second : DefaultOf(setting), is_given, setting.reloadable, setting.help});
+    if (setting.name == kLogLevel) values.back().value = LogLevel();
+  }
+  return values;
+}
+
+absl::StatusOr<std::string> ChangeLogLevel(const std::string& level) {
+  ServerConfig checked;
+  for (const Setting& setting : Settings(&checked)) {
+    if (setting.name != kLogLevel) continue;
+    if (absl::Status status = setting.set({level}); !status.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("level: ", status.message()));
+    }
+  }
+  std::string before = LogLevel();
+  SetLogLevel(level);
+  return before;
 }
 
 }  // namespace
@@ -121,8 +150,13 @@ absl::Status Daemon::OpenSessions(const ServerConfig& config) {
 absl::Status Daemon::OpenGrpc(const ServerConfig& config) {
   absl::StatusOr<std::vector<HostPort>> listen = ParseAll(config.listen_grpc);
   if (!listen.ok()) return listen.status();
+  AdminHooks hooks;
+  hooks.config = [config] { return ValuesInForce(config); };
+  hooks.drain = [this] { DrainFromAfar(); };
+  hooks.set_log_level = ChangeLogLevel;
+  hooks.parts = [this] { return Parts(); };
   absl::StatusOr<std::unique_ptr<GrpcServer>> grpc =
-      GrpcServer::Create({*std::move(listen), QUARRY_VERSION}, service_.get());
+      GrpcServer::Create({*std::move(listen), QUARRY_VERSION, std::move(hooks)}, service_.get());
   if (!grpc.ok()) return grpc.status();
   grpc_ = *std::move(grpc);
   return absl::OkStatus();
@@ -158,7 +192,37 @@ std::string Daemon::ReadyLine() const {
                       " metrics=", Shown(advertise_metrics_, http_->addresses()), " socket=", socket_path_);
 }
 
-void Daemon::Tick() { store_->Tick(); }
+void Daemon::Tick() {
+  store_->Tick();
+  if (drain_wanted_.exchange(false)) Drain();
+}
+
+// On any thread, perhaps before all parts stand: new work is refused at once, and the next
+// tick does the rest.
+void Daemon::DrainFromAfar() {
+  spdlog::info("draining, as asked over gRPC");
+  service_->Drain();
+  drain_wanted_.store(true);
+}
+
+std::vector<AdminHooks::Part> Daemon::Parts() const {
+  const StoreStats stats = store_->stats();
+  const ServiceMetrics& metrics = metrics_;
+  std::vector<AdminHooks::Part> parts;
+  const bool refused = stats.refusals[static_cast<int>(RefusalReason::kNoSpace)] != 0;
+  parts.push_back({"memory", true,
+                   absl::StrCat(FormatBytes(stats.used_bytes), " of ", FormatBytes(stats.arena_bytes), " in use, ",
+                                FormatBytes(stats.leased_bytes), " leased",
+                                refused ? "; puts were refused for want of space" : "")});
+  parts.push_back({"sessions", true, absl::StrCat(metrics.sessions.load(), " open")});
+  parts.push_back({"scheduler", true,
+                   absl::StrCat(metrics.transfers_queued.load(), " transfers queued, ",
+                                FormatBytes(metrics.bytes_in_flight.load()), " in flight")});
+  const uint64_t corrupt = stats.misses[static_cast<int>(MissCause::kCorrupt)] + metrics.corrupt_items.load();
+  parts.push_back({"integrity", corrupt == 0,
+                   corrupt == 0 ? "no checksum has failed" : absl::StrCat(corrupt, " checksums have failed")});
+  return parts;
+}
 
 void Daemon::Drain() {
   service_->Drain();

@@ -2,6 +2,7 @@
 #ifndef QUARRY_SERVER_DAEMON_H_
 #define QUARRY_SERVER_DAEMON_H_
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -50,12 +51,16 @@ class Daemon {
   absl::Status OpenSessions(const ServerConfig& config);
   absl::Status OpenGrpc(const ServerConfig& config);
   absl::Status OpenMetrics(const ServerConfig& config);
+  void DrainFromAfar();
+  std::vector<AdminHooks::Part> Parts() const;
 
   std::string node_name_;
   std::string socket_path_;
   std::string advertise_grpc_;
   std::string advertise_transfer_;
   std::string advertise_metrics_;
+
+  std::atomic<bool> drain_wanted_{false};
 
   // In the order in which they depend on each other; destroyed from the last.
   ServiceMetrics metrics_;

@@ -39,6 +39,14 @@ void ConfigureLogging(const std::string& format, const std::string& level) {
 
 void SetLogLevel(const std::string& level) { spdlog::set_level(spdlog::level::from_str(level)); }
 
+std::string LogLevel() {
+  const auto level = spdlog::get_level();
+  if (level == spdlog::level::err) return "error";
+  if (level == spdlog::level::warn) return "warn";
+  const auto name = spdlog::level::to_string_view(level);
+  return {name.data(), name.size()};
+}
+
 std::string JsonEscape(absl::string_view text) {
   std::string out;
   out.reserve(text.size());

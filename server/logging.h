@@ -12,6 +12,8 @@ namespace quarry::server {
 void ConfigureLogging(const std::string& format, const std::string& level);
 // Any time.
 void SetLogLevel(const std::string& level);
+// As SetLogLevel takes it.
+std::string LogLevel();
 
 // With what JSON strings require escaped, quotes excluded; bytes that are not UTF-8 pass.
 std::string JsonEscape(absl::string_view text);

@@ -80,16 +80,17 @@ absl::StatusOr<const Namespace*> NamespaceRegistry::FindOrCreateLocked(absl::str
   const std::string key = KeyOf(tenant, name);
   if (const auto it = by_name_.find(key); it != by_name_.end()) return it->second;
   const uint32_t max_namespaces = std::min(max_namespaces_, kNamespacesPerIndex);
-  if (namespaces_.size() >= max_namespaces) {
+  if (by_name_.size() >= max_namespaces) {
     return absl::ResourceExhaustedError(
         absl::StrCat("name: the node has ", max_namespaces, " namespaces, its maximum"));
   }
+  if (absl::Status status = CheckNumberLeftLocked(); !status.ok()) return status;
   const auto tenant_it = tenants_.find(std::string(tenant));
   if (tenant_it == tenants_.end() && tenants_.size() >= max_tenants_) {
     return absl::ResourceExhaustedError(absl::StrCat("tenant: the node has ", max_tenants_, " tenants, its maximum"));
   }
   auto ns = std::make_unique<Namespace>();
-  ns->index = static_cast<uint32_t>(namespaces_.size());
+  ns->index = static_cast<uint32_t>(contents_.size());
   ns->tenant_index = tenant_it != tenants_.end() ? tenant_it->second : static_cast<uint32_t>(tenants_.size());
   ns->id = NamespaceId(tenant, name, spec);
   ns->tenant = std::string(tenant);
@@ -98,6 +99,7 @@ absl::StatusOr<const Namespace*> NamespaceRegistry::FindOrCreateLocked(absl::str
   tenants_.emplace(ns->tenant, ns->tenant_index);
   const Namespace* created = ns.get();
   by_name_.emplace(key, created);
+  contents_.push_back(ns.get());
   namespaces_.push_back(std::move(ns));
   return created;
 }
@@ -113,8 +115,48 @@ const Namespace* NamespaceRegistry::Find(absl::string_view tenant, absl::string_
 std::vector<const Namespace*> NamespaceRegistry::List() const {
   std::lock_guard<std::mutex> lock(mutex_);
   std::vector<const Namespace*> list;
-  for (const auto& ns : namespaces_) list.push_back(ns.get());
+  for (const auto& ns : namespaces_) {
+    if (!ns->retired) list.push_back(ns.get());
+  }
   return list;
+}
+
+absl::Status NamespaceRegistry::CheckNumberLeft() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return CheckNumberLeftLocked();
+}
+
+absl::Status NamespaceRegistry::CheckNumberLeftLocked() const {
+  if (contents_.size() < kNamespacesPerIndex) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("name: the node has opened and flushed namespaces ",
+                                                   kNamespacesPerIndex, " times; it must be restarted to do so again"));
+}
+
+uint32_t NamespaceRegistry::RenumberLocked(Namespace& ns) {
+  const auto next = static_cast<uint32_t>(contents_.size());
+  contents_.push_back(&ns);
+  return ns.index.exchange(next);
+}
+
+absl::StatusOr<uint32_t> NamespaceRegistry::Flush(const Namespace& ns) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (absl::Status status = CheckNumberLeftLocked(); !status.ok()) return status;
+  return RenumberLocked(*contents_[ns.index]);
+}
+
+absl::StatusOr<uint32_t> NamespaceRegistry::Retire(const Namespace& ns) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (ns.retired) return absl::NotFoundError(absl::StrCat("namespace \"", ns.name, "\": retired already"));
+  if (absl::Status status = CheckNumberLeftLocked(); !status.ok()) return status;
+  Namespace& own = *contents_[ns.index];
+  own.retired = true;
+  by_name_.erase(KeyOf(ns.tenant, ns.name));
+  return RenumberLocked(own);
+}
+
+const Namespace* NamespaceRegistry::OfIndex(uint32_t index) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return index < contents_.size() ? contents_[index] : nullptr;
 }
 
 }  // namespace quarry::server

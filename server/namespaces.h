@@ -2,6 +2,7 @@
 #ifndef QUARRY_SERVER_NAMESPACES_H_
 #define QUARRY_SERVER_NAMESPACES_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -18,14 +19,21 @@ namespace quarry::server {
 // An index entry has 16 bits for the namespace.
 inline constexpr uint32_t kNamespacesPerIndex = 1u << 16;
 
-// Immutable once opened; alive as long as the registry.
+// Alive as long as the registry. Immutable once opened, but for `index` and `retired`.
 struct Namespace {
-  uint32_t index = 0;  // this node's number of it, dense from 0: part of the index key
+  // This node's number of its contents, part of the index key: a flush gives it another, and
+  // no number is given twice.
+  std::atomic<uint32_t> index{0};
+  std::atomic<bool> retired{false};
   uint32_t tenant_index = 0;
   std::string id;  // NamespaceId(tenant, name, spec), 32 bytes
   std::string tenant;
   std::string name;
   ModelSpec spec;
+  // Of matches since it was opened.
+  mutable std::atomic<uint64_t> match_hashes{0};
+  mutable std::atomic<uint64_t> match_hits{0};
+  mutable std::atomic<uint64_t> saved_tokens{0};  // usable beyond what engines had themselves
 };
 
 struct OpenedNamespace {
@@ -46,17 +54,31 @@ class NamespaceRegistry {
                                        bool sibling_on_mismatch);
   // nullptr: not known here.
   const Namespace* Find(absl::string_view tenant, absl::string_view name) const;
+  // Those that are not retired.
   std::vector<const Namespace*> List() const;
+
+  // Makes it empty: whatever was stored under its number until now is not found any more.
+  // Returns that number, for the store to sweep. ResourceExhausted: no number is left.
+  absl::StatusOr<uint32_t> Flush(const Namespace& ns);
+  // The same, and its name is free again. NotFound: it was retired already.
+  absl::StatusOr<uint32_t> Retire(const Namespace& ns);
+  // ResourceExhausted: Flush and Retire would say so.
+  absl::Status CheckNumberLeft() const;
+  // Whose contents have, or had, that number; nullptr: nobody's.
+  const Namespace* OfIndex(uint32_t index) const;
 
  private:
   // The namespace of that name, whatever its spec.
   absl::StatusOr<const Namespace*> FindOrCreateLocked(absl::string_view tenant, absl::string_view name,
                                                       const ModelSpec& spec);
+  absl::Status CheckNumberLeftLocked() const;
+  uint32_t RenumberLocked(Namespace& ns);
 
   const uint32_t max_namespaces_;
   const uint32_t max_tenants_;
   mutable std::mutex mutex_;
-  std::vector<std::unique_ptr<Namespace>> namespaces_;         // by index
+  std::vector<std::unique_ptr<Namespace>> namespaces_;         // retired ones too: sessions may have them open
+  std::vector<Namespace*> contents_;                           // by index
   std::unordered_map<std::string, uint32_t> tenants_;          // to tenant_index
   std::unordered_map<std::string, const Namespace*> by_name_;  // tenant \0 name
 };

@@ -190,6 +190,13 @@ std::vector<Setting> Settings(ServerConfig* config) {
   return settings;
 }
 
+std::string DefaultOf(const Setting& setting) {
+  if (setting.kind == Setting::Kind::kSwitch) return "false";
+  constexpr absl::string_view kMark = "default: ";
+  const size_t mark = setting.help.rfind(std::string(kMark));
+  return mark == std::string::npos ? "" : setting.help.substr(mark + kMark.size());
+}
+
 std::string EnvironmentName(const std::string& setting) {
   return absl::StrCat("QUARRY_", absl::AsciiStrToUpper(absl::StrReplaceAll(setting, {{"-", "_"}})));
 }

@@ -26,6 +26,9 @@ struct Setting {
 // Every setting there is, storing into `config`.
 std::vector<Setting> Settings(ServerConfig* config);
 
+// What is in force of a setting when nothing was given: its help says so.
+std::string DefaultOf(const Setting& setting);
+
 // QUARRY_ and the name in capitals.
 std::string EnvironmentName(const std::string& setting);
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "quarry/model_spec.h"
 
 namespace quarry::server {
 
@@ -64,6 +65,14 @@ struct BlockEntry {
     if (hash_bytes < kInlineHashBytes) return std::memcmp(hash, key.hash.data(), hash_bytes) == 0;
     return std::memcmp(split.head, key.hash.data(), kHeadBytes) == 0 &&
            std::memcmp(split.tail, key.hash.data() + kHeadBytes, hash_bytes - kHeadBytes) == 0;
+  }
+
+  // The whole hash; from `buffer` if it does not lie in one piece.
+  absl::string_view Hash(char (&buffer)[kMaxHashBytes]) const {
+    if (hash_bytes <= kInlineHashBytes) return {hash, hash_bytes};
+    std::memcpy(buffer, split.head, kHeadBytes);
+    std::memcpy(buffer + kHeadBytes, split.tail, hash_bytes - kHeadBytes);
+    return {buffer, hash_bytes};
   }
 
   // A slot's number, kReservedSlot or kNoSlot for each shard.

@@ -125,14 +125,9 @@ uint64_t BlockIndex::Hash(const BlockKey& key) const {
 }
 
 uint64_t BlockIndex::HashOf(uint32_t block) const {
+  char buffer[kMaxHashBytes];
   const BlockEntry& e = entries_[block];
-  if (e.hash_bytes <= BlockEntry::kInlineHashBytes) {
-    return Hash({e.ns, e.group, absl::string_view(e.hash, e.hash_bytes)});
-  }
-  char whole[kMaxHashBytes];
-  std::memcpy(whole, e.split.head, BlockEntry::kHeadBytes);
-  std::memcpy(whole + BlockEntry::kHeadBytes, e.split.tail, e.hash_bytes - BlockEntry::kHeadBytes);
-  return Hash({e.ns, e.group, absl::string_view(whole, e.hash_bytes)});
+  return Hash({e.ns, e.group, e.Hash(buffer)});
 }
 
 uint32_t BlockIndex::Guess(uint64_t hash) const {

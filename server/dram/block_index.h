@@ -86,6 +86,10 @@ class BlockIndex {
   // After Unlink, when nothing refers to the number any more.
   void Free(uint32_t block);
   uint64_t HashOf(uint32_t block) const;
+  // The numbers ever given in a shard: BlockOf(shard, i) for i below EntriesOf(shard). Those
+  // whose hash_bytes is 0 are free.
+  uint32_t EntriesOf(uint32_t shard) const { return shards_[shard].entries; }
+  uint32_t BlockOf(uint32_t shard, uint32_t entry) const { return entry << shard_bits_ | shard; }
 
   // visit(item, block or kNoBlock) for every item, with the mutex of its shard held; items
   // of one shard follow each other.

@@ -154,6 +154,11 @@ void ChainLru::Touch(absl::Span<const uint32_t> chain) {
   if (touched_ > kMaxTouched) CompactLocked(std::exchange(touched_, 0));
 }
 
+uint32_t ChainLru::DepthOf(uint32_t block) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return Entry(block).depth;
+}
+
 void ChainLru::Upkeep() {
   std::lock_guard<std::mutex> lock(mutex_);
   CompactLocked(std::exchange(touched_, 0));

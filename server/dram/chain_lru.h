@@ -46,6 +46,7 @@ class ChainLru : public EvictionPolicy {
   void Return(absl::Span<const uint32_t> blocks) override;
   void Defer(uint32_t block) override;
   void Forget(uint32_t block) override;
+  uint32_t DepthOf(uint32_t block) const override;
   void Upkeep() override;
   uint64_t size() const override;
   uint64_t memory_bytes() const override;

@@ -37,6 +37,9 @@ class EvictionPolicy {
   // Whatever it was, the block is gone.
   virtual void Forget(uint32_t block) = 0;
 
+  // As the block's first Insert said.
+  virtual uint32_t DepthOf(uint32_t block) const = 0;
+
   // Does what touches have left to be done: for when nobody waits for an answer. If it does
   // not come for long, a touch does it.
   virtual void Upkeep() = 0;

@@ -54,6 +54,8 @@ class SlabArena {
   SlotRef Share(uint32_t id);
 
   uint64_t SlotBytes(uint32_t id) const { return slabs_[id >> slot_bits_].slot_bytes; }
+  // As its allocation said.
+  uint32_t PayloadBytes(uint32_t id) const { return Meta(id).payload_bytes; }
   uint32_t References(uint32_t id) const { return Meta(id).references.load(std::memory_order_acquire); }
 
   struct UsedSlot {

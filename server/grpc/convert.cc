@@ -32,29 +32,49 @@ void ToProto(const ModelSpec& spec, v1::ModelSpec* out) {
   for (const GroupSpec& group : spec.groups) ToProto(group, out->add_groups());
 }
 
-absl::Status CheckHashes(const v1::MatchRequest& request, uint32_t hash_bytes, uint32_t max_hashes) {
-  uint64_t total = 0;
-  for (int c = 0; c < request.chains_size(); ++c) {
-    const v1::MatchChain& chain = request.chains(c);
-    total += static_cast<uint64_t>(chain.hashes_size());
-    if (total > max_hashes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("chains[", c, "].hashes: ", total, " hashes up to here, at most ", max_hashes, " in a request"));
-    }
-    for (int h = 0; h < chain.hashes_size(); ++h) {
-      if (chain.hashes(h).size() == hash_bytes) continue;
-      return absl::InvalidArgumentError(absl::StrCat("chains[", c, "].hashes[", h, "]: ", chain.hashes(h).size(),
-                                                     " bytes, the namespace's hash_bytes is ", hash_bytes));
-    }
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
-grpc::Status ToGrpc(const absl::Status& status) {
-  if (status.ok()) return grpc::Status::OK;
-  return {static_cast<grpc::StatusCode>(status.code()), std::string(status.message())};
+absl::StatusOr<ModelSpec> FromProto(const v1::ModelSpec& spec) {
+  ModelSpec out;
+  out.engine = spec.engine();
+  out.layout = spec.layout();
+  out.model = spec.model();
+  out.weights_revision = spec.weights_revision();
+  out.adapter_digest = spec.adapter_digest();
+  out.kv_dtype = spec.kv_dtype();
+  out.quantization = spec.quantization();
+  out.hash_scheme = spec.hash_scheme();
+  out.hash_seed = spec.hash_seed();
+  out.hash_bytes = spec.hash_bytes();
+  out.allow_short_hashes = spec.allow_short_hashes();
+  out.layers = spec.layers();
+  for (int i = 0; i < spec.groups_size(); ++i) {
+    const v1::GroupSpec& group = spec.groups(i);
+    if (group.kind() == v1::GROUP_KIND_UNSPECIFIED || !v1::GroupKind_IsValid(group.kind())) {
+      return absl::InvalidArgumentError(absl::StrCat("spec.groups[", i, "].kind: ", static_cast<int>(group.kind()),
+                                                     " is none of FULL, WINDOW, STATE"));
+    }
+    out.groups.push_back({static_cast<GroupKind>(group.kind()), group.tokens_per_block(), group.window_tokens(),
+                          group.shards(), group.shard_bytes(), group.exact_bytes()});
+  }
+  return out;
+}
+
+absl::StatusOr<std::string> PackHashes(const Hashes& hashes, absl::string_view field, uint32_t hash_bytes,
+                                       uint32_t max_hashes) {
+  if (static_cast<uint32_t>(hashes.size()) > max_hashes) {
+    return absl::InvalidArgumentError(absl::StrCat(field, ": ", hashes.size(), " hashes, at most ", max_hashes));
+  }
+  std::string packed;
+  packed.reserve(size_t{hash_bytes} * static_cast<size_t>(hashes.size()));
+  for (int i = 0; i < hashes.size(); ++i) {
+    if (hashes[i].size() != hash_bytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(field, "[", i, "]: ", hashes[i].size(), " bytes, the namespace's hash_bytes is ", hash_bytes));
+    }
+    packed += hashes[i];
+  }
+  return packed;
 }
 
 absl::StatusOr<PackedChains> PackChains(const v1::MatchRequest& request, uint32_t hash_bytes, uint32_t max_hashes) {
@@ -62,14 +82,21 @@ absl::StatusOr<PackedChains> PackChains(const v1::MatchRequest& request, uint32_
     return absl::InvalidArgumentError(
         absl::StrCat("chains: ", request.chains_size(), ", at most ", kMaxGroups, " (one a group)"));
   }
-  if (absl::Status status = CheckHashes(request, hash_bytes, max_hashes); !status.ok()) return status;
   PackedChains packed;
   packed.hashes.reserve(request.chains_size());  // the chains view these strings: they must not move
-  for (const v1::MatchChain& chain : request.chains()) {
-    std::string& bytes = packed.hashes.emplace_back();
-    bytes.reserve(size_t{hash_bytes} * chain.hashes_size());
-    for (const std::string& hash : chain.hashes()) bytes += hash;
-    packed.chains.push_back({chain.group(), chain.first_block(), HashSpan(bytes, hash_bytes)});
+  uint64_t total = 0;
+  for (int c = 0; c < request.chains_size(); ++c) {
+    const v1::MatchChain& chain = request.chains(c);
+    const std::string field = absl::StrCat("chains[", c, "].hashes");
+    total += static_cast<uint64_t>(chain.hashes_size());
+    if (total > max_hashes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(field, ": ", total, " hashes up to here, at most ", max_hashes, " in a request"));
+    }
+    auto bytes = PackHashes(chain.hashes(), field, hash_bytes, max_hashes);
+    if (!bytes.ok()) return bytes.status();
+    packed.hashes.push_back(*std::move(bytes));
+    packed.chains.push_back({chain.group(), chain.first_block(), HashSpan(packed.hashes.back(), hash_bytes)});
   }
   return packed;
 }
@@ -122,6 +149,17 @@ void ToProto(const StoreStats& stats, v1::StatsResponse* response) {
     out->set_used_slots(size_class.used_slots);
     out->set_free_slots(size_class.free_slots);
   }
+}
+
+void ToProto(BlockInfo&& block, v1::BlockInfo* out) {
+  out->set_hash(std::move(block.hash));
+  out->set_group(block.group);
+  out->set_state(static_cast<v1::BlockState>(block.state));
+  out->set_miss(static_cast<v1::MissCause>(block.miss));
+  out->set_depth(block.depth);
+  out->set_bytes(block.bytes);
+  out->set_shards_there(block.shards_there);
+  out->set_leases(block.leases);
 }
 
 void ToProto(const Namespace& ns, v1::NamespaceInfo* info) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/grpc/admin_api.h"
 #include "server/grpc/cache_api.h"
 
 namespace quarry::server {
@@ -55,7 +56,9 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Create(GrpcServerOptions
 }
 
 GrpcServer::GrpcServer(GrpcServerOptions options, CacheService* service)
-    : addresses_(std::move(options.listen)), api_(std::make_unique<CacheApi>(service, std::move(options.version))) {}
+    : addresses_(std::move(options.listen)),
+      cache_(std::make_unique<CacheApi>(service, std::move(options.version))),
+      admin_(std::make_unique<AdminApi>(service, std::move(options.admin))) {}
 
 absl::Status GrpcServer::Start() {
   grpc::ServerBuilder builder;
@@ -65,7 +68,8 @@ absl::Status GrpcServer::Start() {
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   builder.SetMaxSendMessageSize(kMaxMessageBytes);
   builder.SetResourceQuota(grpc::ResourceQuota("quarryd").Resize(kMemoryQuotaBytes));
-  builder.RegisterService(api_.get());
+  builder.RegisterService(cache_.get());
+  builder.RegisterService(admin_.get());
 
   std::vector<int> ports(addresses_.size(), 0);
   for (size_t i = 0; i < addresses_.size(); ++i) {
@@ -81,6 +85,7 @@ absl::Status GrpcServer::Start() {
   if (server_ == nullptr) return absl::UnavailableError("cannot start the gRPC server");
   // The health service knows no service but "" by itself.
   server_->GetHealthCheckService()->SetServingStatus(v1::Cache::service_full_name(), true);
+  server_->GetHealthCheckService()->SetServingStatus(v1::Admin::service_full_name(), true);
   return absl::OkStatus();
 }
 

@@ -1,4 +1,4 @@
-// The gRPC port: quarry.v1.Cache, the standard health service and reflection.
+// The gRPC port: quarry.v1.Cache and Admin, the standard health service and reflection.
 #ifndef QUARRY_SERVER_GRPC_GRPC_SERVER_H_
 #define QUARRY_SERVER_GRPC_GRPC_SERVER_H_
 
@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "common/net/socket.h"
 #include "server/cache_service.h"
+#include "server/grpc/admin_hooks.h"
 
 namespace grpc {
 class Server;
@@ -17,11 +18,13 @@ class Server;
 
 namespace quarry::server {
 
+class AdminApi;
 class CacheApi;
 
 struct GrpcServerOptions {
   std::vector<HostPort> listen;  // port 0 picks one
   std::string version;
+  AdminHooks admin;
 };
 
 class GrpcServer {
@@ -44,7 +47,8 @@ class GrpcServer {
   absl::Status Start();
 
   std::vector<HostPort> addresses_;
-  std::unique_ptr<CacheApi> api_;
+  std::unique_ptr<CacheApi> cache_;
+  std::unique_ptr<AdminApi> admin_;
   std::unique_ptr<grpc::Server> server_;
 };
 

@@ -8,6 +8,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "common/transfer_rate.h"
+
 namespace quarry::server {
 
 // Counts durations in buckets that double from 1 us to about 67 s.
@@ -36,6 +38,7 @@ struct ServiceMetrics {
   std::array<LatencyHistogram, kOps> latency;  // from the message's receipt to its last answer
   std::array<std::atomic<uint64_t>, kOps> requests{};
   std::array<std::atomic<uint64_t>, kOps> errors{};  // answered by an error
+  TransferRate get_rate;                             // of gets, from receipt to last answer
   std::atomic<uint64_t> read_bytes{0};               // payload handed to transports for clients
   std::atomic<uint64_t> written_bytes{0};            // payload received from clients
   std::atomic<uint64_t> delivered_items{0};          // confirmed by clients

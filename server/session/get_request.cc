@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/checksum.h"
+#include "common/clock.h"
 #include "common/transport/chunk_verifier.h"
 #include "server/cache_service.h"
 #include "server/scheduler/transfer_scheduler.h"
@@ -47,6 +48,7 @@ class GetRequest::SlotTransfer : public Transfer {
     slot_ = SlotRef();
     if (status == TransferStatus::kOk) {
       request_->session().service().metrics().read_bytes.fetch_add(bytes, std::memory_order_relaxed);
+      request_->moved_bytes_.fetch_add(bytes, std::memory_order_relaxed);
     }
     request_->OnTransferEnded(id.item, status);
   }
@@ -185,6 +187,11 @@ void GetRequest::SendEnd() {
   }
   for (size_t i = 0; i < end.missed_items.size(); ++i) {
     if (end.causes[i] == MissCause::kCorrupt) CheckStored(end.missed_items[i]);
+  }
+  // What waited for a put says nothing of the network.
+  if (waiting_.empty()) {
+    session().service().metrics().get_rate.Record(moved_bytes_.load(std::memory_order_relaxed),
+                                                  Clock::Real()->NowNs() - begin_ns());
   }
   end.done = true;
   if (!end.missed_items.empty() || !end.dropped_items.empty()) session().Send(id(), std::move(end));

@@ -73,6 +73,7 @@ class GetRequest : public Request {
   std::deque<std::unique_ptr<transport::Transfer>> unsubmitted_;
   std::vector<Item> waiting_;  // for puts; hash empty: no longer
   wire::GetProgress misses_;   // not yet sent
+  std::atomic<uint64_t> moved_bytes_{0};
   // Items that are neither missed nor ended, and one for Start itself.
   std::atomic<uint32_t> open_items_{1};
 

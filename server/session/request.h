@@ -28,6 +28,7 @@ class Request : public std::enable_shared_from_this<Request> {
   uint64_t id() const { return id_; }
   // How many it has: what it costs in memory. Does not change once it has started.
   virtual uint64_t items() const = 0;
+  int64_t begin_ns() const { return begin_ns_; }
   int64_t deadline_ns() const { return deadline_ns_; }
 
   // Ends it as soon as may be: the deadline has passed, or the client or the session is

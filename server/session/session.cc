@@ -109,7 +109,9 @@ absl::StatusOr<const Namespace*> Session::NamespaceOf(uint32_t handle) const {
   if (handle == 0 || handle > namespaces_.size()) {
     return absl::NotFoundError(absl::StrCat("handle: ", handle, " is not open in this session"));
   }
-  return namespaces_[handle - 1];
+  const Namespace* ns = namespaces_[handle - 1];
+  if (ns->retired) return absl::NotFoundError(absl::StrCat("handle: namespace \"", ns->name, "\" was retired"));
+  return ns;
 }
 
 absl::Status Session::CheckNew(uint32_t priority) const {
@@ -121,11 +123,7 @@ absl::Status Session::CheckNew(uint32_t priority) const {
     return absl::ResourceExhaustedError(
         absl::StrCat("requests under way: ", requests_.size(), ", at most ", service().limits().max_requests));
   }
-  return CheckNotDraining();
-}
-
-absl::Status Session::CheckNotDraining() const {
-  return service().draining() ? absl::UnavailableError("the node is draining") : absl::OkStatus();
+  return service().CheckNotDraining();
 }
 
 absl::Status Session::CheckItems(absl::string_view field, uint64_t items) const {
@@ -150,7 +148,7 @@ void Session::FailOpen(uint64_t request, const wire::OpenNamespace& message, con
 }
 
 void Session::Handle(uint64_t request, const wire::OpenNamespace& message) {
-  if (absl::Status status = CheckNotDraining(); !status.ok()) return Fail(request, status);
+  if (absl::Status status = service().CheckNotDraining(); !status.ok()) return Fail(request, status);
   auto opened = service().OpenNamespace(parts_.tenant, message.name, message.spec, message.sibling_on_mismatch);
   if (!opened.ok()) return FailOpen(request, message, opened.status());
   auto it = std::find(namespaces_.begin(), namespaces_.end(), opened->ns);

@@ -114,7 +114,6 @@ class Session : public std::enable_shared_from_this<Session> {
 
   absl::StatusOr<const Namespace*> NamespaceOf(uint32_t handle) const;
   absl::Status CheckNew(uint32_t priority) const;
-  absl::Status CheckNotDraining() const;
   absl::Status CheckItems(absl::string_view field, uint64_t items) const;
   absl::Status CheckGet(const Namespace& ns, const wire::Get& message) const;
   absl::Status CheckPut(const Namespace& ns, const wire::Put& message) const;

@@ -43,7 +43,7 @@ uint64_t UsableBlocks(const MatchResult& match) {
 void Session::Handle(uint64_t request, const wire::Match& message) {
   auto ns = NamespaceOf(message.handle);
   if (!ns.ok()) return Fail(request, Op::kMatch, ns.status());
-  if (absl::Status status = CheckNotDraining(); !status.ok()) return Fail(request, Op::kMatch, status);
+  if (absl::Status status = service().CheckNotDraining(); !status.ok()) return Fail(request, Op::kMatch, status);
   const std::vector<ChainQuery> chains = QueriesOf(message, **ns);
   auto result = service().Match(**ns, {message.local_tokens, chains, message.lease_ms, !message.no_touch});
   if (!result.ok()) return Fail(request, result.status());  // counted by the service

@@ -439,7 +439,8 @@ def main():
     # pylint: disable=global-statement
     global BINARY, CACHE, CACHE_GRPC, TRANSFER, TYPES
     BINARY = sys.argv.pop(1)
-    CACHE, CACHE_GRPC, TRANSFER, TYPES = quarryd.generate_stubs()
+    stubs = quarryd.generate_stubs()
+    CACHE, CACHE_GRPC, TRANSFER, TYPES = stubs.cache_pb2, stubs.cache_pb2_grpc, stubs.transfer_pb2, stubs.types_pb2
     unittest.main(verbosity=2)
 
 

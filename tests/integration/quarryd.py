@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Long enough for a build with sanitizers on a busy machine; a test that waits this long fails.
@@ -116,13 +117,19 @@ class Quarryd:
 
 
 def generate_stubs():
-    """Compiles the protos for Python; returns the modules cache_pb2, cache_pb2_grpc, transfer_pb2, types_pb2."""
-    protos = [f"quarry/v1/{name}.proto" for name in ("types", "transfer", "cache")]
+    """Compiles the protos for Python; returns an object with the modules cache_pb2, cache_pb2_grpc, admin_pb2,
+    admin_pb2_grpc, transfer_pb2, types_pb2 and google_rpc_pb2."""
+    names = [f"quarry/v1/{name}.proto" for name in ("types", "transfer", "cache", "admin")]
+    here = pathlib.Path(__file__).resolve().parent
     with tempfile.TemporaryDirectory(prefix="quarry-stubs-") as out:
-        subprocess.run(["protoc", "-I", str(ROOT / "proto"), f"--python_out={out}", f"--grpc_out={out}",
-                        "--plugin=protoc-gen-grpc=/usr/bin/grpc_python_plugin", *protos], check=True)
+        subprocess.run(["protoc", "-I", str(ROOT / "proto"), "-I", str(here), f"--python_out={out}",
+                        f"--grpc_out={out}", "--plugin=protoc-gen-grpc=/usr/bin/grpc_python_plugin",
+                        *names, "google_rpc.proto"], check=True)
         sys.path.insert(0, out)
         # pylint: disable=import-outside-toplevel, import-error
-        from quarry.v1 import cache_pb2, cache_pb2_grpc, transfer_pb2, types_pb2
+        import google_rpc_pb2
+        from quarry.v1 import admin_pb2, admin_pb2_grpc, cache_pb2, cache_pb2_grpc, transfer_pb2, types_pb2
         sys.path.remove(out)
-    return cache_pb2, cache_pb2_grpc, transfer_pb2, types_pb2
+    return types.SimpleNamespace(admin_pb2=admin_pb2, admin_pb2_grpc=admin_pb2_grpc, cache_pb2=cache_pb2,
+                                 cache_pb2_grpc=cache_pb2_grpc, google_rpc_pb2=google_rpc_pb2,
+                                 transfer_pb2=transfer_pb2, types_pb2=types_pb2)

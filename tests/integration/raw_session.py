@@ -24,7 +24,8 @@ T = types = None  # transfer_pb2, types_pb2
 def load_stubs():
     # pylint: disable=global-statement
     global T, types
-    _, _, T, types = quarryd.generate_stubs()
+    stubs = quarryd.generate_stubs()
+    T, types = stubs.transfer_pb2, stubs.types_pb2
 
 
 def hash_of(*parts):

@@ -57,13 +57,6 @@ TEST(PackChainsTest, BoundsChainsAndHashes) {
   EXPECT_THAT(std::string(PackChains(request, 16, 6).status().message()), HasSubstr("chains: 22, at most 16"));
 }
 
-TEST(ToGrpcTest, KeepsCodeAndMessage) {
-  EXPECT_TRUE(ToGrpc(absl::OkStatus()).ok());
-  const grpc::Status status = ToGrpc(absl::NotFoundError("no such namespace"));
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
-  EXPECT_EQ(status.error_message(), "no such namespace");
-}
-
 TEST(ToProtoTest, AMatchResultCarriesStatesAndCause) {
   MatchResult result;
   result.usable_tokens = 32;

@@ -97,5 +97,43 @@ TEST(NamespacesTest, NumberIsBounded) {
   EXPECT_TRUE(registry.Open("t", "2", TestSpec(1), false).ok());
 }
 
+TEST(NamespacesTest, AFlushGivesAnotherIndexToTheSameNamespace) {
+  NamespaceRegistry registry;
+  const Namespace* ns = registry.Open("t", "n", TestSpec(1), false)->ns;
+  const uint32_t before = ns->index;
+  EXPECT_EQ(*registry.Flush(*ns), before);
+  EXPECT_NE(ns->index, before);
+  EXPECT_EQ(registry.Open("t", "n", TestSpec(1), false)->ns, ns);
+  EXPECT_EQ(registry.OfIndex(before), ns);
+  EXPECT_EQ(registry.OfIndex(ns->index), ns);
+  EXPECT_EQ(registry.OfIndex(ns->index + 1), nullptr);
+}
+
+TEST(NamespacesTest, ARetiredNameIsFreeAndItsNumberIsNotGivenAgain) {
+  NamespaceRegistry registry(1, 1);
+  const Namespace* ns = registry.Open("t", "n", TestSpec(1), false)->ns;
+  const uint32_t before = *registry.Retire(*ns);
+  EXPECT_TRUE(ns->retired);
+  EXPECT_TRUE(registry.List().empty());
+  EXPECT_EQ(registry.Find("t", "n"), nullptr);
+  EXPECT_TRUE(absl::IsNotFound(registry.Retire(*ns).status()));
+  const auto again = registry.Open("t", "n", OtherSpec(), false);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_NE(again->ns, ns);
+  EXPECT_NE(again->ns->index, before);
+  EXPECT_NE(again->ns->index, ns->index);
+}
+
+TEST(NamespacesTest, NumbersRunOutWithAnError) {
+  NamespaceRegistry registry;
+  const Namespace* ns = registry.Open("t", "n", TestSpec(1), false)->ns;
+  for (uint32_t i = 1; i < kNamespacesPerIndex; ++i) ASSERT_TRUE(registry.Flush(*ns).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(registry.CheckNumberLeft()));
+  EXPECT_TRUE(absl::IsResourceExhausted(registry.Flush(*ns).status()));
+  EXPECT_TRUE(absl::IsResourceExhausted(registry.Retire(*ns).status()));
+  EXPECT_FALSE(ns->retired);
+  EXPECT_TRUE(absl::IsResourceExhausted(registry.Open("t", "m", TestSpec(1), false).status()));
+}
+
 }  // namespace
 }  // namespace quarry::server

@@ -1,0 +1,179 @@
+#include "server/grpc/get_stream.h"
+
+#include <grpcpp/impl/codegen/proto_utils.h>
+
+#include <algorithm>
+#include <protozero/pbf_writer.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/checksum.h"
+#include "common/clock.h"
+#include "server/grpc/status.h"
+
+namespace quarry::server {
+namespace {
+
+// GetResponse's field numbers.
+constexpr protozero::pbf_tag_type kItem = 1, kMiss = 2, kOffset = 3, kPayloadBytes = 4, kChunkSums = 5, kData = 15;
+
+grpc::Slice SliceOf(const std::string& bytes) { return grpc::Slice(bytes.data(), bytes.size()); }
+
+// Bytes of a slot, which is held until gRPC has sent them.
+grpc::Slice SliceOf(const SlotRef& slot, uint64_t offset, uint64_t bytes) {
+  const auto release = [](void* held) { delete static_cast<SlotRef*>(held); };
+  return grpc::Slice(slot.payload() + offset, bytes, release, new SlotRef(slot));
+}
+
+}  // namespace
+
+GetStream::GetStream(CacheService* service, Quota* streams, const grpc::ByteBuffer& request)
+    : service_(service), streams_(streams), begin_ns_(Clock::Real()->NowNs()) {
+  service_->metrics().requests[static_cast<size_t>(Op::kGet)].fetch_add(1, std::memory_order_relaxed);
+  if (absl::Status status = Begin(request); !status.ok()) {
+    End(status);
+    return;
+  }
+  Continue();
+}
+
+absl::Status GetStream::Begin(const grpc::ByteBuffer& request) {
+  if (absl::Status status = service_->CheckNotDraining(); !status.ok()) return status;
+  admitted_ = streams_->Take(1);
+  if (!admitted_) return absl::ResourceExhaustedError(absl::StrCat("gets under way: at most ", streams_->most()));
+  grpc::ByteBuffer copy = request;  // shares the bytes
+  if (!grpc::SerializationTraits<v1::GetRequest>::Deserialize(&copy, &request_).ok()) {
+    return absl::InvalidArgumentError("the request is no GetRequest");
+  }
+  absl::StatusOr<BlockTarget> target = BlocksOf(*service_, request_);
+  if (!target.ok()) return target.status();
+  target_ = *std::move(target);
+  if (absl::Status status = service_->CheckShard(*target_.ns, {}, target_.group, request_.shard()); !status.ok()) {
+    return status;
+  }
+  if (request_.lease().empty()) return absl::OkStatus();
+  return service_->store().CheckLease(*target_.ns, request_.lease());
+}
+
+MissCause GetStream::OpenItem() {
+  std::vector<ReadResult> reads;
+  service_->store().Read(*target_.ns, target_.group, request_.shard(), target_.hashes().subspan(item_, 1), &reads);
+  if (!reads[0].slot) return reads[0].miss;
+  slot_ = std::move(reads[0].slot);
+  const uint64_t stored = slot_.header()->payload_bytes;
+  offset_ = request_.offset();
+  end_ = request_.bytes() == 0 ? stored : offset_ + request_.bytes();
+  if (offset_ >= stored || request_.bytes() > stored - offset_) {
+    failed_ = absl::OutOfRangeError(absl::StrCat("offset: ", offset_, " and bytes ", request_.bytes(),
+                                                 " are not within the ", stored, " bytes of hashes[", item_, "]"));
+  }
+  return MissCause::kNone;
+}
+
+bool GetStream::Next(grpc::ByteBuffer* message) {
+  if (item_ == target_.hashes().size()) return false;
+  if (!slot_) {
+    if (const MissCause miss = OpenItem(); miss != MissCause::kNone) {
+      *message = Miss(miss);
+      ++item_;
+      return true;
+    }
+    if (!failed_.ok()) return false;
+  }
+  *message = Piece();
+  if (offset_ == end_) {
+    slot_ = SlotRef();
+    ++item_;
+  }
+  return true;
+}
+
+grpc::ByteBuffer GetStream::Miss(MissCause cause) const {
+  std::string head;
+  protozero::pbf_writer writer(head);
+  writer.add_uint32(kItem, item_);
+  writer.add_enum(kMiss, static_cast<int32_t>(cause));
+  const grpc::Slice slice = SliceOf(head);
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+grpc::ByteBuffer GetStream::Piece() {
+  const SlotHeader& header = *slot_.header();
+  const uint64_t bytes = std::min(end_ - offset_, kPieceBytes);
+  std::string head;
+  protozero::pbf_writer writer(head);
+  writer.add_uint32(kItem, item_);
+  writer.add_uint64(kOffset, offset_);
+  if (offset_ == request_.offset()) {
+    writer.add_uint64(kPayloadBytes, header.payload_bytes);
+    const uint64_t* sums = header.sums;
+    writer.add_packed_fixed64(kChunkSums, sums + offset_ / kChunkBytes, sums + ChunkCount(end_));
+  }
+  // The payload itself follows in a slice of its own.
+  constexpr uint32_t kLengthDelimited = 2;
+  protozero::add_varint_to_buffer(&head, kData << 3 | kLengthDelimited);
+  protozero::add_varint_to_buffer(&head, bytes);
+  const grpc::Slice slices[] = {SliceOf(head), SliceOf(slot_, offset_, bytes)};
+  offset_ += bytes;
+  sent_bytes_ += bytes;
+  return grpc::ByteBuffer(slices, 2);
+}
+
+void GetStream::Continue() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (cancelled_) {
+    lock.unlock();
+    return End(absl::CancelledError("by the client"));
+  }
+  if (!Next(&message_)) {
+    lock.unlock();
+    return End(failed_);
+  }
+  writing_ = true;
+  StartWrite(&message_);
+}
+
+void GetStream::OnWriteDone(bool ok) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    writing_ = false;
+    cancelled_ = cancelled_ || !ok;
+  }
+  Continue();
+}
+
+void GetStream::OnCancel() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    cancelled_ = true;
+    if (writing_) return;  // OnWriteDone follows
+  }
+  End(absl::CancelledError("by the client"));
+}
+
+void GetStream::End(const absl::Status& status) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (std::exchange(finished_, true)) return;
+  }
+  ServiceMetrics& metrics = service_->metrics();
+  const auto op = static_cast<size_t>(Op::kGet);
+  metrics.read_bytes.fetch_add(sent_bytes_, std::memory_order_relaxed);
+  if (status.ok()) {
+    const int64_t elapsed_ns = Clock::Real()->NowNs() - begin_ns_;
+    metrics.latency[op].Record(elapsed_ns);
+    metrics.get_rate.Record(sent_bytes_, elapsed_ns);
+  } else {
+    metrics.errors[op].fetch_add(1, std::memory_order_relaxed);
+  }
+  Finish(ToGrpc(status));
+}
+
+void GetStream::OnDone() {
+  if (admitted_) streams_->Give(1);
+  delete this;
+}
+
+}  // namespace quarry::server
