@@ -1,6 +1,7 @@
 #include "common/net/event_loop.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -155,6 +156,7 @@ int EventLoop::Wait(epoll_event* events, int timeout_ms) {
   int count = 0;
   while (count == 0 && Clock::Real()->NowNs() < awake_until_ns) {
     count = epoll_wait(epoll_fd_, events, kEventsPerRound, 0);
+    if (count == 0) sched_yield();  // whoever needs the core goes first
   }
   if (count == 0) count = epoll_wait(epoll_fd_, events, kEventsPerRound, timeout_ms);
   if (count < 0 && errno != EINTR) RequireFd(-1, "epoll_wait");
