@@ -8,10 +8,21 @@
 #include "server/dram/chain_lru.h"
 
 namespace quarry::server {
+namespace {
+
+uint64_t CapacityOf(const SlabArena& arena, double scale) {
+  return static_cast<uint64_t>(static_cast<double>(arena.memory().size()) * scale);
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<BlockStoreImpl>> BlockStoreImpl::Create(const BlockStoreOptions& options, Clock* clock) {
   if (!(options.max_leased_share >= 0 && options.max_leased_share <= 1)) {
     return absl::InvalidArgumentError(absl::StrCat("max_leased_share: ", options.max_leased_share, " is not in 0..1"));
+  }
+  if (!(options.reuse_sample_rate >= 0 && options.reuse_sample_rate <= 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("reuse_sample_rate: ", options.reuse_sample_rate, " is not in 0..1"));
   }
   auto arena = SlabArena::Create({options.arena_bytes, options.slab_bytes, options.prefault});
   if (!arena.ok()) return arena.status();
@@ -31,6 +42,8 @@ BlockStoreImpl::BlockStoreImpl(const BlockStoreOptions& options, Clock* clock, s
       policy_(std::make_unique<ChainLru>(index_.get())),
       ghosts_(options.ghost_entries),
       events_(options.events),
+      reuse_({.max_capacity_bytes = CapacityOf(*arena_, kEstimatedMemory.back()),
+              .sample_rate = options.reuse_sample_rate}),
       leases_({options.max_leases, options.max_leased_blocks}),
       waiters_(options.index_shards),
       uses_(new Use[kNamespacesPerIndex]) {}
@@ -168,6 +181,7 @@ void BlockStoreImpl::Touch(const Namespace& ns, uint32_t group, HashSpan hashes)
   index_->Visit(&batch, [&](uint32_t item, uint32_t block) {
     found[item] = block;
     if (block != kNoBlock) ++index_->entry(block).pins;
+    reuse_.Touch(batch.hash(item));
   });
   Blocks chain;
   std::copy_if(found.begin(), found.end(), std::back_inserter(chain), [](uint32_t block) { return block != kNoBlock; });
@@ -221,20 +235,35 @@ StoreStats BlockStoreImpl::stats() const {
   stats.complete_blocks = complete_blocks_.load(std::memory_order_relaxed);
   stats.leases = leases_.size();
   stats.leased_blocks = leases_.blocks();
+  stats.max_leased_bytes = static_cast<uint64_t>(max_leased_bytes_);
+  stats.max_leases = options_.max_leases;
+  stats.max_leased_blocks = options_.max_leased_blocks;
+  stats.lease_counts = leases_.counts();
+  for (int i = 0; i < kLeaseLimits; ++i) stats.lease_limits[i] = lease_limits_[i].load(std::memory_order_relaxed);
   stats.in_flight_puts = in_flight_puts_.load(std::memory_order_relaxed);
-  stats.index_bytes = index_->memory_bytes() + policy_->memory_bytes() + ghosts_.memory_bytes() + arena.metadata_bytes;
+  stats.index_bytes = index_->memory_bytes() + policy_->memory_bytes() + ghosts_.memory_bytes() +
+                      reuse_.memory_bytes() + arena.metadata_bytes;
   stats.match_hashes = match_hashes_.load(std::memory_order_relaxed);
   stats.match_hits = match_hits_.load(std::memory_order_relaxed);
   for (int i = 0; i < kMissCauses; ++i) stats.misses[i] = misses_[i].load(std::memory_order_relaxed);
+  stats.match_uses = reuse_.uses();
+  for (size_t i = 0; i < kEstimatedMemory.size(); ++i) {
+    stats.estimated_misses[i] = reuse_.MissesAt(CapacityOf(*arena_, kEstimatedMemory[i]));
+  }
   for (int i = 0; i < kRefusalReasons; ++i) stats.refusals[i] = refusals_[i].load(std::memory_order_relaxed);
   stats.stored_shards = stored_shards_.load(std::memory_order_relaxed);
   stats.stored_bytes = stored_bytes_.load(std::memory_order_relaxed);
   stats.already_there = already_there_.load(std::memory_order_relaxed);
   stats.evicted_blocks = evicted_blocks_.load(std::memory_order_relaxed);
   stats.evicted_bytes = evicted_bytes_.load(std::memory_order_relaxed);
+  stats.slab_evicted_blocks = slab_evicted_blocks_.load(std::memory_order_relaxed);
+  stats.slab_evicted_bytes = slab_evicted_bytes_.load(std::memory_order_relaxed);
+  stats.corrupt_blocks = corrupt_blocks_.load(std::memory_order_relaxed);
   stats.slab_moves = arena.slab_moves;
+  stats.free_slabs = stats.arena_bytes / arena_->slab_bytes();
   for (const SlabArena::ClassStats& c : arena.classes) {
     stats.size_classes.push_back({c.slot_bytes, c.slabs, c.used_slots, c.free_slots});
+    stats.free_slabs -= c.slabs;
   }
   return stats;
 }

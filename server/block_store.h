@@ -5,6 +5,7 @@
 #ifndef QUARRY_SERVER_BLOCK_STORE_H_
 #define QUARRY_SERVER_BLOCK_STORE_H_
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -22,6 +23,7 @@
 #include "quarry/model_spec.h"
 #include "server/dram/slot.h"
 #include "server/event_log.h"
+#include "server/leases.h"
 #include "server/namespaces.h"
 
 namespace quarry::server {
@@ -41,6 +43,9 @@ struct BlockStoreOptions {
   uint64_t max_leased_blocks = 4 << 20;
   uint64_t ghost_entries = 1 << 20;  // of the filter that remembers why blocks are gone
   uint32_t events = 16 << 10;        // that the event log keeps
+  // The share of blocks from which the hits of other memory sizes are estimated; see
+  // server/dram/reuse_distance.h.
+  double reuse_sample_rate = 1.0 / 128;
 };
 
 // One chain of a match, as asked.
@@ -166,6 +171,9 @@ struct OfferResult {
   PutTicket ticket;
 };
 
+// The memory sizes that hits are estimated for, as multiples of the arena.
+inline constexpr std::array<double, 4> kEstimatedMemory = {0.5, 1, 2, 4};
+
 // Counters since the start and gauges of now. Read without stopping anything.
 struct StoreStats {
   uint64_t arena_bytes = 0;    // in slabs, whether used or not
@@ -176,17 +184,31 @@ struct StoreStats {
   uint64_t complete_blocks = 0;
   uint64_t leases = 0;
   uint64_t leased_blocks = 0;  // each counted in every lease that has it
+  // The bounds of these three.
+  uint64_t max_leased_bytes = 0;
+  uint64_t max_leases = 0;
+  uint64_t max_leased_blocks = 0;
+  LeaseTable::Counts lease_counts;
+  uint64_t lease_limits[kLeaseLimits] = {};  // matches whose lease a bound cut short, by bound
   uint64_t in_flight_puts = 0;
   uint64_t index_bytes = 0;  // memory of the index, all of it
   uint64_t match_hashes = 0;
   uint64_t match_hits = 0;            // hashes that were usable
   uint64_t misses[kMissCauses] = {};  // first misses of matches, and of reads, by cause
+  // Hashes of matches that count as uses, and how many of them an LRU cache of each of
+  // kEstimatedMemory would have missed.
+  uint64_t match_uses = 0;
+  std::array<double, kEstimatedMemory.size()> estimated_misses = {};
   uint64_t refusals[kRefusalReasons] = {};
   uint64_t stored_shards = 0;
   uint64_t stored_bytes = 0;
   uint64_t already_there = 0;
   uint64_t evicted_blocks = 0;
   uint64_t evicted_bytes = 0;
+  // Of these, those that went so that their slab could be given to another size class.
+  uint64_t slab_evicted_blocks = 0;
+  uint64_t slab_evicted_bytes = 0;
+  uint64_t corrupt_blocks = 0;  // dropped because what is stored fails its checksum
   uint64_t slab_moves = 0;
   struct SizeClass {
     uint64_t slot_bytes = 0;
@@ -195,6 +217,7 @@ struct StoreStats {
     uint64_t free_slots = 0;
   };
   std::vector<SizeClass> size_classes;  // only those with slabs
+  uint64_t free_slabs = 0;              // of no size class
 };
 
 // What the store knows of one block.

@@ -95,6 +95,8 @@ bool BlockStoreImpl::MoveSlab(int size_class) {
       BlockEntry& entry = index_->entry(slot.owner);
       if (!OwnsLocked(entry, slot.id)) continue;
       if (entry.pins != 0 || entry.leases != 0 || IsInUseLocked(entry)) break;
+      slab_evicted_blocks_.fetch_add(1, std::memory_order_relaxed);
+      slab_evicted_bytes_.fetch_add(SlotBytesLocked(entry), std::memory_order_relaxed);
       RemoveLocked(slot.owner, MissCause::kEvicted, &leftovers);
     }
     Drop(&leftovers);
@@ -149,7 +151,9 @@ void BlockStoreImpl::RemoveLocked(uint32_t block, MissCause cause, Leftovers* le
     evicted_blocks_.fetch_add(1, std::memory_order_relaxed);
     evicted_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   }
-  ghosts_.Remember(index_->HashOf(block), cause);
+  const uint64_t hash = index_->HashOf(block);
+  ghosts_.Remember(hash, cause);
+  if (cause != MissCause::kEvicted) reuse_.Forget(hash);  // no memory would have kept it
   index_->Unlink(block);
   if (entry.pins != 0 || entry.leases != 0) {
     policy_->Forget(block);
@@ -172,6 +176,7 @@ void BlockStoreImpl::DropCorrupt(const Namespace& ns, uint32_t group, absl::stri
     const uint32_t block = index_->Find(key_hash, key);
     if (block == kNoBlock) return;
     RemoveLocked(block, MissCause::kCorrupt, &leftovers);
+    corrupt_blocks_.fetch_add(1, std::memory_order_relaxed);
   }
   Drop(&leftovers);
 }

@@ -22,13 +22,14 @@
 #include "server/dram/block_index.h"
 #include "server/dram/eviction_policy.h"
 #include "server/dram/ghost_filter.h"
+#include "server/dram/reuse_distance.h"
 #include "server/dram/slab_arena.h"
 #include "server/leases.h"
 
 namespace quarry::server {
 
-// Locks: an index shard's mutex first; under it those of policy, arena, ghost filter and
-// lease table, never two of them at once. Slots are dropped, and callers called back,
+// Locks: an index shard's mutex first; under it those of policy, arena, ghost filter,
+// lease table and reuse distance, never two of them at once. Slots are dropped, and callers called back,
 // without locks.
 class BlockStoreImpl {
  public:
@@ -107,6 +108,7 @@ class BlockStoreImpl {
 
   // ---- block_store_match.cc
   void LookUp(Matching* matching);
+  void CountUses(const Matching& matching);
   void FindFirstMiss(Matching* matching);
   void Bound(Matching* matching);
   void ReserveLease(Matching* matching);
@@ -154,6 +156,7 @@ class BlockStoreImpl {
   const std::unique_ptr<EvictionPolicy> policy_;
   GhostFilter ghosts_;
   EventLog events_;
+  ReuseDistance reuse_;
   LeaseTable leases_;
 
   // Callbacks of WaitForPut by block << 32 | shard; each map under its index shard's mutex.
@@ -175,6 +178,8 @@ class BlockStoreImpl {
   std::array<Counter, kMissCauses> misses_{};
   std::array<Counter, kRefusalReasons> refusals_{};
   Counter stored_shards_{0}, stored_bytes_{0}, already_there_{0}, evicted_blocks_{0}, evicted_bytes_{0};
+  Counter slab_evicted_blocks_{0}, slab_evicted_bytes_{0}, corrupt_blocks_{0};
+  std::array<Counter, kLeaseLimits> lease_limits_{};
 };
 
 }  // namespace quarry::server

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "absl/container/inlined_vector.h"
 #include "server/block_store_impl.h"
 
 namespace quarry::server {
@@ -63,7 +64,10 @@ MatchResult BlockStoreImpl::Match(const Namespace& ns, const MatchQuery& query) 
   matching.usable = UsablePrefix(query.local_tokens, matching.presence);
   FindFirstMiss(&matching);
   Bound(&matching);
-  if (query.touch) TouchUsable(matching);
+  if (query.touch) {
+    TouchUsable(matching);
+    CountUses(matching);
+  }
   if (matching.holds()) LetGoOfUnusable(&matching);
 
   MatchResult& result = matching.result;
@@ -104,6 +108,18 @@ void BlockStoreImpl::LookUp(Matching* matching) {
     }
   });
   if (matching->leases) leased_bytes_.fetch_add(matching->added_bytes, std::memory_order_relaxed);
+}
+
+// For what caches of other sizes would hit: so all that was asked for, usable or not.
+void BlockStoreImpl::CountUses(const Matching& matching) {
+  absl::InlinedVector<uint64_t, 32> followed;
+  const size_t items = matching.batch.size();
+  const uint64_t threshold = reuse_.threshold();
+  for (size_t i = 0; i < items; ++i) {
+    const uint64_t hash = matching.batch.hash(i);
+    if (hash < threshold) followed.push_back(hash);
+  }
+  reuse_.Use(followed, items);
 }
 
 // The first block beyond the usable end that is not there, in tokens; of several chains'
@@ -171,6 +187,7 @@ void BlockStoreImpl::ReserveLease(Matching* matching) {
     matching->result.lease_limit = room.blocks == blocks ? LeaseLimit::kBytes
                                    : room.blocks == most ? LeaseLimit::kBlocks
                                                          : room.limit;
+    lease_limits_[static_cast<int>(matching->result.lease_limit)].fetch_add(1, std::memory_order_relaxed);
     usable = LongestUsable(matching->query.local_tokens, matching->presence, fits);
     if (BlockCount(usable) < matching->query.min_blocks) usable = matching->Nothing();
   }

@@ -46,6 +46,9 @@ OfferResult BlockStoreImpl::Offer(const Namespace& ns, const PutOffer& offer) {
   const int size_class = arena_->size_classes().ClassOf(offer.bytes);
   if (size_class == SizeClasses::kNone) return Refused(RefusalReason::kNoSpace, hash);
   NameTenant(ns);
+  // Also when there turns out to be no room: there might have been in more memory. Shards are
+  // taken to be of one size.
+  reuse_.Store(hash, arena_->size_classes().slot_bytes(size_class) * ns.spec.groups[offer.group].shards);
   const uint32_t parent = offer.parent.empty() ? kNoBlock : FindBlock(KeyOf(ns, offer.group, offer.parent));
 
   uint32_t block;

@@ -29,6 +29,7 @@ std::string LeaseTable::Add(absl::string_view tenant, uint32_t ns, int64_t expir
   lease->blocks = std::move(blocks);
   std::string token = lease->token;
   std::lock_guard<std::mutex> lock(mutex_);
+  ++counts_.granted;
   AddLocked(expires_ns, std::move(lease));
   return token;
 }
@@ -37,6 +38,7 @@ void LeaseTable::AddInternal(int64_t expires_ns, Blocks blocks) {
   auto lease = std::make_unique<Lease>();
   lease->blocks = std::move(blocks);
   std::lock_guard<std::mutex> lock(mutex_);
+  ++counts_.retained;
   AddLocked(expires_ns, std::move(lease));
 }
 
@@ -66,6 +68,7 @@ bool LeaseTable::Renew(absl::string_view tenant, absl::string_view token, int64_
   auto node = by_expiry_.extract(it->second);
   node.key() = expires_ns;
   by_token_[node.mapped()->token] = by_expiry_.insert(std::move(node));
+  ++counts_.renewed;
   return true;
 }
 
@@ -73,12 +76,14 @@ std::optional<LeaseTable::Blocks> LeaseTable::Take(absl::string_view tenant, abs
   std::lock_guard<std::mutex> lock(mutex_);
   const auto it = FindLocked(tenant, token, now_ns);
   if (it == by_token_.end()) return std::nullopt;
+  ++counts_.released;
   return RemoveLocked(it->second);
 }
 
 std::optional<LeaseTable::Blocks> LeaseTable::TakeExpired(int64_t now_ns) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (by_expiry_.empty() || now_ns < by_expiry_.begin()->first) return std::nullopt;
+  ++counts_.expired;
   return RemoveLocked(by_expiry_.begin());
 }
 
@@ -89,6 +94,11 @@ LeaseTable::Blocks LeaseTable::RemoveLocked(ByExpiry::iterator lease) {
   if (!lease->second->token.empty()) by_token_.erase(lease->second->token);
   by_expiry_.erase(lease);
   return blocks;
+}
+
+LeaseTable::Counts LeaseTable::counts() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return counts_;
 }
 
 uint64_t LeaseTable::size() const {

@@ -54,6 +54,14 @@ class LeaseTable {
   // One lease whose time is over, if any.
   std::optional<Blocks> TakeExpired(int64_t now_ns);
 
+  struct Counts {  // since the start
+    uint64_t granted = 0;
+    uint64_t retained = 0;  // those without a token
+    uint64_t renewed = 0;
+    uint64_t released = 0;
+    uint64_t expired = 0;
+  };
+  Counts counts() const;
   // Reserved ones included.
   uint64_t size() const;
   uint64_t blocks() const;
@@ -77,6 +85,7 @@ class LeaseTable {
   mutable std::mutex mutex_;
   uint64_t leases_ = 0;  // here or reserved
   uint64_t blocks_ = 0;
+  Counts counts_;
   ByExpiry by_expiry_;
   std::unordered_map<std::string, ByExpiry::iterator> by_token_;
 };

@@ -62,6 +62,7 @@ MissCause GetStream::OpenItem() {
   service_->store().Read(*target_.ns, target_.group, request_.shard(), target_.hashes().subspan(item_, 1), &reads);
   if (!reads[0].slot) return reads[0].miss;
   slot_ = std::move(reads[0].slot);
+  item_begin_ns_ = Clock::Real()->NowNs();
   const uint64_t stored = slot_.header()->payload_bytes;
   offset_ = request_.offset();
   end_ = request_.bytes() == 0 ? stored : offset_ + request_.bytes();
@@ -84,6 +85,9 @@ bool GetStream::Next(grpc::ByteBuffer* message) {
   }
   *message = Piece();
   if (offset_ == end_) {
+    service_->metrics()
+        .transfers_of(transport::Transfer::Kind::kWrite, Via::kGrpc)
+        .Ended(transport::TransferStatus::kOk, end_ - request_.offset(), Clock::Real()->NowNs() - item_begin_ns_);
     slot_ = SlotRef();
     ++item_;
   }
@@ -160,7 +164,6 @@ void GetStream::End(const absl::Status& status) {
   }
   ServiceMetrics& metrics = service_->metrics();
   const auto op = static_cast<size_t>(Op::kGet);
-  metrics.read_bytes.fetch_add(sent_bytes_, std::memory_order_relaxed);
   if (status.ok()) {
     const int64_t elapsed_ns = Clock::Real()->NowNs() - begin_ns_;
     metrics.latency[op].Record(elapsed_ns);

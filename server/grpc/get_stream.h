@@ -50,7 +50,8 @@ class GetStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   v1::GetRequest request_;
   BlockTarget target_;
   uint32_t item_ = 0;
-  SlotRef slot_;         // of the item under way
+  SlotRef slot_;  // of the item under way
+  int64_t item_begin_ns_ = 0;
   uint64_t offset_ = 0;  // of the next piece
   uint64_t end_ = 0;
   absl::Status failed_;

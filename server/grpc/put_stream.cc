@@ -142,6 +142,7 @@ absl::Status PutStream::BeginShard(v1::PutShard&& message) {
   if (absl::Status status = CheckShard(message); !status.ok()) return status;
   shard_open_ = true;
   shard_.message = std::move(message);
+  shard_.begin_ns = Clock::Real()->NowNs();
   shard_.received = 0;
   shard_.reserved = 0;
   shard_.outcome = response_.add_outcomes();
@@ -199,8 +200,14 @@ void PutStream::EndShard() {
   header->root = RootSum(seed, shard.bytes(), absl::MakeConstSpan(header->sums, sums));
   shard_.ticket.Publish();
   shard_.outcome->set_kind(Outcome::KIND_STORED);
-  written_bytes_ += shard.bytes();
+  CountEnd(transport::TransferStatus::kOk);
   DropShard(RefusalReason::kNone);
+}
+
+void PutStream::CountEnd(transport::TransferStatus status) {
+  service_->metrics()
+      .transfers_of(transport::Transfer::Kind::kRead, Via::kGrpc)
+      .Ended(status, shard_.message.bytes(), Clock::Real()->NowNs() - shard_.begin_ns);
 }
 
 // Whatever became of it, it is over.
@@ -209,6 +216,8 @@ void PutStream::DropShard(RefusalReason reason) {
   shard_open_ = false;
   if (reason != RefusalReason::kNone && shard_.ticket) {
     shard_.ticket.Refuse(reason);
+    CountEnd(reason == RefusalReason::kChecksum ? transport::TransferStatus::kChecksum
+                                                : transport::TransferStatus::kCancelled);
     shard_.outcome->set_kind(Outcome::KIND_REFUSED);
     shard_.outcome->set_reason(static_cast<v1::RefusalReason>(reason));
   }
@@ -228,7 +237,6 @@ void PutStream::End(const absl::Status& status) {
   DropShard(RefusalReason::kCancelled);
   ServiceMetrics& metrics = service_->metrics();
   const auto op = static_cast<size_t>(Op::kPut);
-  metrics.written_bytes.fetch_add(written_bytes_, std::memory_order_relaxed);
   if (!status.ok()) {
     metrics.errors[op].fetch_add(1, std::memory_order_relaxed);
     return Finish(ToGrpc(status));

@@ -34,6 +34,7 @@ class PutStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
     v1::PutShard message;
     PutTicket ticket;  // empty: not wanted, its bytes are passed over
     ChunkSummer summer;
+    int64_t begin_ns = 0;
     uint64_t received = 0;
     uint64_t reserved = 0;
     v1::PutResponse::Outcome* outcome = nullptr;
@@ -45,6 +46,7 @@ class PutStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   absl::Status CheckShard(const v1::PutShard& message) const;
   absl::Status TakeBytes(const std::vector<grpc::Slice>& slices, size_t skip, size_t bytes);
   void EndShard();
+  void CountEnd(transport::TransferStatus status);
   void DropShard(RefusalReason reason);
   absl::Status ClientEnded();
   void End(const absl::Status& status);
@@ -62,7 +64,6 @@ class PutStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   uint32_t retain_ms_ = 0;
   bool shard_open_ = false;
   Shard shard_;
-  uint64_t written_bytes_ = 0;
   v1::PutResponse response_;  // all calls come one after the other: reads are
 };
 

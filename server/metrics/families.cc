@@ -34,16 +34,16 @@ void Families::Add(double value, Labels labels) {
   family.metric.push_back(std::move(metric));
 }
 
-void Families::Add(const LatencyHistogram::Snapshot& snapshot, Labels labels) {
+void Families::Add(const HistogramSnapshot& snapshot, Labels labels) {
   prometheus::ClientMetric metric;
   metric.label = std::move(labels);
   uint64_t cumulative = 0;
-  for (int i = 0; i < LatencyHistogram::kBuckets; ++i) {
+  for (size_t i = 0; i < snapshot.counts.size(); ++i) {
     cumulative += snapshot.counts[i];
-    metric.histogram.bucket.push_back({cumulative, LatencyHistogram::UpperBound(i)});
+    metric.histogram.bucket.push_back({cumulative, snapshot.upper_bounds[i]});
   }
   metric.histogram.sample_count = cumulative;
-  metric.histogram.sample_sum = static_cast<double>(snapshot.sum_ns) * 1e-9;
+  metric.histogram.sample_sum = snapshot.sum;
   families_.back().metric.push_back(std::move(metric));
 }
 

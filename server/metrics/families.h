@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/metrics/service_metrics.h"
+#include "server/metrics/histogram.h"
 
 namespace quarry::server {
 
@@ -22,7 +22,7 @@ class Families {
   void Histogram(std::string name, std::string help);
 
   void Add(double value, Labels labels = {});
-  void Add(const LatencyHistogram::Snapshot& snapshot, Labels labels);
+  void Add(const HistogramSnapshot& snapshot, Labels labels);
 
   const std::vector<prometheus::MetricFamily>& all() const { return families_; }
 

@@ -6,6 +6,8 @@
 #include <list>
 #include <utility>
 
+#include "common/clock.h"
+
 namespace quarry::server {
 
 using transport::Transfer;
@@ -70,6 +72,7 @@ class TransferScheduler::Tracked : public Transfer {
   }
 
   void Finish(TransferStatus status) override {
+    scheduler_->Count(*this, status, Clock::Real()->NowNs() - begin_ns_);
     inner_->root = root;
     inner_->Finish(status);
     inner_.reset();  // the slot goes before the next transfer starts
@@ -79,6 +82,7 @@ class TransferScheduler::Tracked : public Transfer {
  private:
   TransferScheduler* const scheduler_;
   const SessionId session_;
+  const int64_t begin_ns_ = Clock::Real()->NowNs();
   std::unique_ptr<Transfer> inner_;
 };
 
@@ -169,6 +173,10 @@ void TransferScheduler::Cancel(SessionId id, uint64_t request) {
   }
   for (auto& transfer : ended) transfer->Finish(TransferStatus::kCancelled);
   channel->Cancel(request);
+}
+
+void TransferScheduler::Count(const Transfer& transfer, TransferStatus status, int64_t duration_ns) {
+  metrics_->transfers_of(transfer.kind).Ended(status, transfer.bytes, duration_ns);
 }
 
 void TransferScheduler::OnFinished(SessionId id, uint64_t bytes) {

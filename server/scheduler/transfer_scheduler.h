@@ -58,6 +58,7 @@ class TransferScheduler {
 
   // Starts what may start. Called without the lock.
   void Pump();
+  void Count(const transport::Transfer& transfer, transport::TransferStatus status, int64_t duration_ns);
   void OnFinished(SessionId session, uint64_t bytes);
   // Both with the lock held.
   std::unique_ptr<transport::Transfer> PickLocked(SessionPtr* session);

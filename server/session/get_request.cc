@@ -46,10 +46,7 @@ class GetRequest::SlotTransfer : public Transfer {
 
   void Finish(TransferStatus status) override {
     slot_ = SlotRef();
-    if (status == TransferStatus::kOk) {
-      request_->session().service().metrics().read_bytes.fetch_add(bytes, std::memory_order_relaxed);
-      request_->moved_bytes_.fetch_add(bytes, std::memory_order_relaxed);
-    }
+    if (status == TransferStatus::kOk) request_->moved_bytes_.fetch_add(bytes, std::memory_order_relaxed);
     request_->OnTransferEnded(id.item, status);
   }
 

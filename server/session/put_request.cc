@@ -29,7 +29,6 @@ class PutRequest::SlotTransfer : public Transfer {
   void Finish(TransferStatus status) override {
     Ended ended{number_, PutOutcome::kRefused, ReasonFor(status)};
     if (status == TransferStatus::kOk) {
-      request_->session().service().metrics().written_bytes.fetch_add(bytes, std::memory_order_relaxed);
       const Item& item = request_->items_[number_];
       const uint64_t seed = IdentitySeed(request_->ns_->id, item.group, item.shard, item.hash);
       const uint64_t computed = RootSum(seed, bytes, absl::MakeConstSpan(sums, ChunkCount(bytes)));

@@ -83,7 +83,7 @@ void Session::Fail(uint64_t request, const absl::Status& status) {
 }
 
 void Session::Fail(uint64_t request, Op op, const absl::Status& status) {
-  service().metrics().errors[static_cast<int>(op)].fetch_add(1, std::memory_order_relaxed);
+  service().metrics().Failed(op);
   Fail(request, status);
 }
 
@@ -139,6 +139,7 @@ absl::Status Session::CheckItems(absl::string_view field, uint64_t items) const 
 }
 
 void Session::FailOpen(uint64_t request, const wire::OpenNamespace& message, const absl::Status& status) {
+  service().metrics().Failed(Op::kOpenNamespace);
   wire::Error error{static_cast<uint32_t>(status.code()), status.message(), {}};
   if (status.code() == absl::StatusCode::kFailedPrecondition) {
     const auto taken = service().FindNamespace(parts_.tenant, message.name);
@@ -148,14 +149,18 @@ void Session::FailOpen(uint64_t request, const wire::OpenNamespace& message, con
 }
 
 void Session::Handle(uint64_t request, const wire::OpenNamespace& message) {
-  if (absl::Status status = service().CheckNotDraining(); !status.ok()) return Fail(request, status);
+  const OpTimer timer(&service().metrics(), Op::kOpenNamespace);
+  if (absl::Status status = service().CheckNotDraining(); !status.ok()) {
+    return Fail(request, Op::kOpenNamespace, status);
+  }
   auto opened = service().OpenNamespace(parts_.tenant, message.name, message.spec, message.sibling_on_mismatch);
   if (!opened.ok()) return FailOpen(request, message, opened.status());
   auto it = std::find(namespaces_.begin(), namespaces_.end(), opened->ns);
   if (it == namespaces_.end()) {
     if (namespaces_.size() >= service().limits().max_namespaces) {
-      return Fail(request, absl::ResourceExhaustedError(absl::StrCat("namespaces open in this session: at most ",
-                                                                     service().limits().max_namespaces)));
+      return Fail(request, Op::kOpenNamespace,
+                  absl::ResourceExhaustedError(
+                      absl::StrCat("namespaces open in this session: at most ", service().limits().max_namespaces)));
     }
     it = namespaces_.insert(namespaces_.end(), opened->ns);
   }
@@ -191,12 +196,13 @@ void Session::Handle(uint64_t request, const wire::Put& message) {
 }
 
 void Session::Handle(uint64_t request, const wire::Touch& message) {
+  const OpTimer timer(&service().metrics(), Op::kTouch);
   auto ns = NamespaceOf(message.handle);
-  if (!ns.ok()) return Fail(request, ns.status());
+  if (!ns.ok()) return Fail(request, Op::kTouch, ns.status());
   for (size_t i = 0; i < message.chains.size(); ++i) {
     const wire::ChainPart& chain = message.chains[i];
     absl::Status status = service().CheckHashes(**ns, absl::StrCat("chains[", i, "]"), chain.group, chain.hashes);
-    if (!status.ok()) return Fail(request, status);
+    if (!status.ok()) return Fail(request, Op::kTouch, status);
   }
   for (const wire::ChainPart& chain : message.chains) {
     service().store().Touch(**ns, chain.group, HashSpan(chain.hashes, (*ns)->spec.hash_bytes));
@@ -205,14 +211,16 @@ void Session::Handle(uint64_t request, const wire::Touch& message) {
 }
 
 void Session::Handle(uint64_t request, const wire::RenewLease& message) {
+  const OpTimer timer(&service().metrics(), Op::kRenewLease);
   auto granted = service().store().RenewLease(parts_.tenant, message.lease, message.lease_ms);
-  if (!granted.ok()) return Fail(request, granted.status());
+  if (!granted.ok()) return Fail(request, Op::kRenewLease, granted.status());
   Send(request, wire::LeaseReply{*granted});
 }
 
 void Session::Handle(uint64_t request, const wire::ReleaseLease& message) {
+  const OpTimer timer(&service().metrics(), Op::kReleaseLease);
   absl::Status status = service().store().ReleaseLease(parts_.tenant, message.lease);
-  if (!status.ok()) return Fail(request, status);
+  if (!status.ok()) return Fail(request, Op::kReleaseLease, status);
   Send(request, wire::LeaseReply{0});
 }
 

@@ -41,9 +41,14 @@ uint64_t UsableBlocks(const MatchResult& match) {
 }  // namespace
 
 void Session::Handle(uint64_t request, const wire::Match& message) {
+  // The service counts what reaches it; this counts what does not.
+  const auto reject = [&](const absl::Status& status) {
+    service().metrics().requests[static_cast<int>(Op::kMatch)].fetch_add(1, std::memory_order_relaxed);
+    Fail(request, Op::kMatch, status);
+  };
   auto ns = NamespaceOf(message.handle);
-  if (!ns.ok()) return Fail(request, Op::kMatch, ns.status());
-  if (absl::Status status = service().CheckNotDraining(); !status.ok()) return Fail(request, Op::kMatch, status);
+  if (!ns.ok()) return reject(ns.status());
+  if (absl::Status status = service().CheckNotDraining(); !status.ok()) return reject(status);
   const std::vector<ChainQuery> chains = QueriesOf(message, **ns);
   auto result = service().Match(**ns, {message.local_tokens, chains, message.lease_ms, !message.no_touch});
   if (!result.ok()) return Fail(request, result.status());  // counted by the service

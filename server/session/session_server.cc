@@ -151,7 +151,7 @@ void SessionServer::OnAccepted(UniqueFd fd) {
     UniqueFd connection(raw);
     std::lock_guard lock(mutex_);
     if (closing_ || handshakes_.size() >= kMaxHandshakes) {
-      metrics_->sessions_refused.fetch_add(1, std::memory_order_relaxed);
+      metrics_->Refused(closing_ ? SessionRefusal::kDraining : SessionRefusal::kTooMany);
       return;
     }
     auto handshake = std::make_unique<Handshake>(
@@ -163,7 +163,7 @@ void SessionServer::OnAccepted(UniqueFd fd) {
 
 void SessionServer::OnHandshake(EventLoop* loop, Handshake* handshake, Handshake::Result result) {
   if (!result.fd) {
-    metrics_->sessions_refused.fetch_add(1, std::memory_order_relaxed);
+    metrics_->Refused(SessionRefusal::kHandshake);
     spdlog::info("connection refused: {}", result.status.ToString());
   } else if (result.is_control) {
     OpenSession(loop, std::move(result));
@@ -179,13 +179,14 @@ void SessionServer::OnHandshake(EventLoop* loop, Handshake* handshake, Handshake
 }
 
 void SessionServer::OpenSession(EventLoop* loop, Handshake::Result result) {
-  const auto refuse = [&](const absl::Status& status) {
-    metrics_->sessions_refused.fetch_add(1, std::memory_order_relaxed);
+  const auto refuse = [&](SessionRefusal why, const absl::Status& status) {
+    metrics_->Refused(why);
     SendNow(result.fd.get(), ErrorMessage(result.request, status));
   };
-  if (service_->draining()) return refuse(absl::UnavailableError("the node is draining"));
+  if (service_->draining()) return refuse(SessionRefusal::kDraining, absl::UnavailableError("the node is draining"));
   if (!result.credential.empty()) {
-    return refuse(absl::UnauthenticatedError("credential: this node knows no credentials; it must be empty"));
+    return refuse(SessionRefusal::kCredential,
+                  absl::UnauthenticatedError("credential: this node knows no credentials; it must be empty"));
   }
   // The channel is made first; it finds its session when a stream breaks.
   auto owner = std::make_shared<std::weak_ptr<Session>>();
@@ -196,7 +197,7 @@ void SessionServer::OpenSession(EventLoop* loop, Handshake::Result result) {
   };
   auto channel = transport::MakeServerChannel(
       "tcp", {.on_closed = std::move(on_broken), .max_streams = service_->limits().max_data_streams});
-  if (!channel.ok()) return refuse(channel.status());
+  if (!channel.ok()) return refuse(SessionRefusal::kHandshake, channel.status());
 
   Session::Parts parts;
   parts.loop = loop;
@@ -213,7 +214,8 @@ void SessionServer::OpenSession(EventLoop* loop, Handshake::Result result) {
   {
     std::lock_guard lock(mutex_);
     if (closing_ || sessions_.size() >= options_.max_sessions) {
-      return refuse(absl::ResourceExhaustedError(absl::StrCat("sessions: at most ", options_.max_sessions)));
+      return refuse(SessionRefusal::kTooMany,
+                    absl::ResourceExhaustedError(absl::StrCat("sessions: at most ", options_.max_sessions)));
     }
     session = std::make_shared<Session>(std::move(parts));
     *owner = session;
@@ -231,22 +233,24 @@ void SessionServer::JoinDataStream(Handshake::Result result) {
     auto it = sessions_.find(result.session);
     if (it != sessions_.end()) session = it->second;
   }
-  const auto refuse = [&](const absl::Status& status) {
-    metrics_->sessions_refused.fetch_add(1, std::memory_order_relaxed);
+  const auto refuse = [&](SessionRefusal why, const absl::Status& status) {
+    metrics_->Refused(why);
     SendNow(result.fd.get(), ErrorMessage(result.request, status));
   };
   if (session == nullptr || !result.buffer.empty()) {
-    return refuse(absl::NotFoundError("session: no such session, or more was sent than data_hello"));
+    return refuse(SessionRefusal::kUnknownSession,
+                  absl::NotFoundError("session: no such session, or more was sent than data_hello"));
   }
   if (!session->AdmitDataStream()) {
-    return refuse(absl::ResourceExhaustedError(absl::StrCat(
-        "data streams: at most ", service_->limits().max_data_streams, " a session (limits.max_data_streams)")));
+    return refuse(SessionRefusal::kTooMany, absl::ResourceExhaustedError(absl::StrCat(
+                                                "data streams: at most ", service_->limits().max_data_streams,
+                                                " a session (limits.max_data_streams)")));
   }
   SendNow(result.fd.get(), {result.request, wire::HelloReply{wire::kMajorVersion, result.minor, result.session,
                                                              service_->limits(), options_.node_name}});
   EventLoop* loop = data_loops_[next_data_.fetch_add(1) % data_loops_.size()].get();
   if (!session->channel()->AddStream(result.fd.release(), loop)) {
-    metrics_->sessions_refused.fetch_add(1, std::memory_order_relaxed);
+    metrics_->Refused(SessionRefusal::kUnknownSession);
     spdlog::info("session of {}: data stream refused: the session is closing", session->client());
   }
 }

@@ -21,6 +21,23 @@ TEST_F(TransferSchedulerTest, ASessionsBytesInFlightAreBounded) {
   ExpectNothingLeft();
 }
 
+TEST_F(TransferSchedulerTest, TransfersAreCountedByHowTheyEnd) {
+  Create({});
+  Session session = AddSession();
+  Submit(session, 1, 3, 5000);
+  session.channel->FinishOne();
+  session.channel->FinishOne(TransferStatus::kChecksum);
+  session.channel->FinishOne();
+  TransferMetrics& writes = metrics_.transfers_of(Transfer::Kind::kWrite);
+  EXPECT_EQ(writes.ended[static_cast<size_t>(TransferStatus::kOk)], 2u);
+  EXPECT_EQ(writes.ended[static_cast<size_t>(TransferStatus::kChecksum)], 1u);
+  EXPECT_EQ(writes.bytes.sum(), 10'000u);
+  uint64_t timed = 0;
+  for (const uint64_t count : writes.latency.snapshot().counts) timed += count;
+  EXPECT_EQ(timed, 2u);
+  EXPECT_EQ(metrics_.transfers_of(Transfer::Kind::kRead).bytes.sum(), 0u);
+}
+
 TEST_F(TransferSchedulerTest, ATransferLargerThanTheBoundMovesAlone) {
   Create({.session_bytes_in_flight = 1000, .node_bytes_in_flight = 1500});
   Session session = AddSession();
