@@ -61,6 +61,10 @@ Value Value::Quantity(double value, std::string giga) {
   result.giga_ = std::move(giga);
   return result;
 }
+Value Value::Ratio(uint64_t part, uint64_t whole) {
+  if (whole == 0) return None();
+  return {Kind::kRatio, static_cast<double>(part) / static_cast<double>(whole)};
+}
 Value Value::None(std::string shown) { return {Kind::kNone, std::move(shown)}; }
 
 std::string Value::ToText() const {
@@ -80,6 +84,8 @@ std::string Value::ToText() const {
       return FormatSeconds(std::get<double>(content_));
     case Kind::kQuantity:
       return FormatQuantity(std::get<double>(content_), giga_);
+    case Kind::kRatio:
+      return absl::StrFormat("%.1f%%", 100 * std::get<double>(content_));
   }
   return "";
 }
@@ -155,7 +161,7 @@ std::string Report::ToText() const {
   return text;
 }
 
-std::string Report::ToJson() const {
+std::string Report::ToJson(bool one_line) const {
   Json json = Json::object();
   for (const auto& item : items_) {
     if (const Field* field = std::get_if<Field>(&item)) {
@@ -171,7 +177,7 @@ std::string Report::ToJson() const {
     }
     json[keyed.key] = std::move(rows);
   }
-  return json.dump(2) + "\n";
+  return json.dump(one_line ? -1 : 2) + "\n";
 }
 
 }  // namespace quarry::ctl

@@ -22,6 +22,8 @@ class Value {
   static Value Seconds(double seconds);  // "3.28s"
   // "68.45G" in text, every digit in JSON; `giga` as in quantities.h.
   static Value Quantity(double value, std::string giga = "G");
+  // "75.0%" in text, 0.75 in JSON; None of nothing.
+  static Value Ratio(uint64_t part, uint64_t whole);
   // null in JSON, `shown` in text.
   static Value None(std::string shown = "-");
 
@@ -30,7 +32,7 @@ class Value {
   bool is_number() const { return kind_ != Kind::kText && kind_ != Kind::kFlag; }
 
  private:
-  enum class Kind : uint8_t { kText, kFlag, kCount, kBytes, kBytesPerSecond, kSeconds, kQuantity, kNone };
+  enum class Kind : uint8_t { kText, kFlag, kCount, kBytes, kBytesPerSecond, kSeconds, kQuantity, kRatio, kNone };
   using Content = std::variant<std::string, bool, uint64_t, double>;
   Value(Kind kind, Content content) : kind_(kind), content_(std::move(content)) {}
 
@@ -70,8 +72,8 @@ class Report {
 
   // Fields as two columns; a table with an empty line around it.
   std::string ToText() const;
-  // One object; a table is an array of objects.
-  std::string ToJson() const;
+  // One object; a table is an array of objects. On one line where it is one of many.
+  std::string ToJson(bool one_line = false) const;
 
  private:
   struct Field {

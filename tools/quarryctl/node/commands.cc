@@ -1,0 +1,12 @@
+#include "tools/quarryctl/node/commands.h"
+
+namespace quarry::ctl {
+
+void AddNodeCommands(Commands* commands) {
+  for (const auto make : {NewStatusCommand, NewHealthCommand, NewStatsCommand, NewNamespacesCommand, NewConfigCommand,
+                          NewDrainCommand, NewLogLevelCommand}) {
+    commands->push_back(make());
+  }
+}
+
+}  // namespace quarry::ctl
