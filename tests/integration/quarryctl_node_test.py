@@ -5,13 +5,16 @@ Usage: quarryctl_node_test.py QUARRYD QUARRYCTL [unittest arguments]
 """
 
 import json
+import os
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 
 import grpc_case
 import quarryd
-from grpc_case import BLOCK_BYTES, GrpcCase, block_hash
+from grpc_case import BLOCK_BYTES, GrpcCase, block_hash, payload
 
 BINARY = ""
 
@@ -137,8 +140,168 @@ class NamespacesTest(ControlCase):
         self.refused("NAMESPACE", arguments=["namespaces", "flush", "--yes"])
 
 
+def hexes(names):
+    return [block_hash(name).hex() for name in names]
+
+
+class BlocksTest(ControlCase):
+    def put_some(self, count):
+        names = [f"{self.ns}{i}" for i in range(count)]
+        self.put(names)
+        return names
+
+    def file(self, name, content):
+        folder = tempfile.mkdtemp(prefix="quarry-ctl-")
+        self.addCleanup(shutil.rmtree, folder)
+        path = os.path.join(folder, name)
+        if content is not None:
+            with open(path, "wb") as file:
+                file.write(content)
+        return path
+
+    def test_a_match_says_how_far_the_prompt_is_cached(self):
+        names = self.put_some(2)
+        asked = hexes([*names, "none"])
+        match = self.json("match", self.ns, *asked)
+        self.assertEqual((match["usable_tokens"], match["first_miss_block"], match["first_miss"]),
+                         (32, 2, "never_stored"))
+        self.assertEqual([(b["hash"], b["state"], b["usable"]) for b in match["blocks"]],
+                         [(asked[0], "dram", True), (asked[1], "dram", True), (asked[2], "absent", False)])
+        self.assertRegex(self.ctl("match", self.ns, *asked[:2]), r"(?m)^first miss, block +none$")
+        # The engine has all of it already; nothing at all is there.
+        self.ctl("match", self.ns, *asked[:2], "--local-tokens", "32", code=1)
+        self.assertEqual(self.json("match", self.ns, asked[2], code=1)["usable_tokens"], 0)
+
+    def test_hashes_come_from_a_file_or_standard_input(self):
+        lines = "\n".join([*hexes(self.put_some(3)), "", ""]).encode()
+        for source, stdin in ((self.file("hashes", lines), b""), ("-", lines)):
+            match = self.json("match", self.ns, "--hashes-file", source, stdin=stdin)
+            self.assertEqual(match["usable_tokens"], 48)
+
+    def test_an_explanation_names_the_first_missing_block_and_changes_no_counter(self):
+        names = self.put_some(3)
+        self.ctl("rm", self.ns, *hexes(names[1:2]))
+        before = self.call(self.cache.Stats, self.C.StatsRequest())
+        explained = self.json("explain", self.ns, *hexes(names), code=1)
+        after = self.call(self.cache.Stats, self.C.StatsRequest())
+        self.assertEqual((explained["first_missing"], explained["hash"], explained["cause"],
+                          explained["there_behind_it"]), (1, hexes(names)[1], "retired", 1))
+        self.assertIn("removed", explained["why"])
+        self.assertIn("store it again", explained["advice"])
+        self.assertEqual((before.match_hashes, list(before.misses)), (after.match_hashes, list(after.misses)))
+        self.assertRegex(self.ctl("explain", self.ns, *hexes(["none"]), code=1), r"(?m)^cause +never_stored$")
+        self.assertIsNone(self.json("explain", self.ns, *hexes(names[:1]))["first_missing"])
+
+    def test_a_lookup_tells_of_each_block(self):
+        names = self.put_some(1)
+        there, missing = self.json("lookup", self.ns, *hexes([*names, "none"]), code=1)["blocks"]
+        self.assertEqual((there["state"], there["bytes"], there["shards_there"], there["miss"]),
+                         ("dram", BLOCK_BYTES, 1, None))
+        self.assertEqual((missing["state"], missing["miss"]), ("absent", "never_stored"))
+        self.assertIn(hexes(names)[0], self.ctl("lookup", self.ns, *hexes(names)))
+
+    def test_a_listing_has_every_block_once_over_several_pages(self):
+        self.open("tiny", groups=[self.T.GroupSpec(kind=self.T.GROUP_KIND_FULL, tokens_per_block=16, shards=1,
+                                                   shard_bytes=8)])
+        names = [f"{self.ns}{i}" for i in range(2500)]
+        self.call(self.cache.Put, self.put_parts([(n, b"12345678") for n in names], ns="tiny"))
+        listed = self.json("ls", "tiny")["blocks"]
+        self.assertEqual(sorted(b["hash"] for b in listed), sorted(hexes(names)))
+        self.assertEqual({b["bytes"] for b in listed}, {8})
+        heading, *rows = self.ctl("ls", "tiny").splitlines()
+        self.assertEqual(heading.split()[-1], "HASH")
+        self.assertEqual(sorted(row.split()[-1] for row in rows), sorted(hexes(names)))
+        self.assertEqual(self.json("ls", self.ns), {"blocks": []})
+
+    def test_what_is_put_comes_back_byte_for_byte(self):
+        data = payload(self.ns)
+        first, second = hexes(["first", "second"])
+        self.assertEqual(self.json("put", self.ns, first, self.file("data", data))["outcome"], "stored")
+        self.assertEqual(self.json("put", self.ns, first, "-", stdin=data)["outcome"], "already_there")
+        self.assertRegex(self.ctl("put", self.ns, second, "-", "--parent", first, "--depth", "1", stdin=data[:1000]),
+                         r"(?m)^outcome +stored$")
+        self.assertEqual(self.json("lookup", self.ns, second)["blocks"][0]["depth"], 1)
+        output = self.file("output", None)
+        self.assertEqual(self.json("get", self.ns, first, "--output", output), {"file": output, "bytes": len(data)})
+        with open(output, "rb") as file:
+            self.assertEqual(file.read(), data)
+        self.assertEqual(self.run_ctl("get", self.ns, second, "-o", "-").stdout, data[:1000])
+
+    def test_a_miss_says_why_and_writes_nothing(self):
+        output = self.file("output", None)
+        self.refused("never_stored", arguments=["get", self.ns, *hexes(["none"]), "--output", output], code=1)
+        self.assertFalse(os.path.exists(output))
+
+    def test_removed_blocks_are_gone(self):
+        names = self.put_some(3)
+        self.assertEqual(self.json("rm", self.ns, *hexes([*names[1:], "none"])), {"removed": 2})
+        self.assertEqual(self.has(names), [True, False, False])
+        self.assertRegex(self.ctl("rm", self.ns, *hexes(names[1:]), code=1), r"(?m)^removed +0$")
+
+    def test_a_pin_holds_until_it_is_ended(self):
+        names = self.put_some(2)
+        pin = self.json("pin", self.ns, *hexes([*names, "none"]))
+        self.assertEqual(pin["pinned"], 2)
+        self.assertEqual(self.json("lookup", self.ns, *hexes(names))["blocks"][0]["leases"], 1)
+        self.ctl("unpin", pin["pin"])
+        self.assertEqual(self.json("lookup", self.ns, *hexes(names))["blocks"][0]["leases"], 0)
+        self.refused("pin", arguments=["unpin", pin["pin"]], code=1)
+        self.assertIsNone(self.json("pin", self.ns, *hexes(["none"]), code=1)["pin"])
+
+    def test_warming_says_what_is_in_dram(self):
+        names = self.put_some(2)
+        self.assertEqual(self.json("warm", self.ns, *hexes(names)), {"blocks": 2, "in_dram": 2})
+        self.assertRegex(self.ctl("warm", self.ns, *hexes([*names, "none"]), code=1), r"(?m)^in DRAM +2$")
+
+
+class BadBlocksTest(ControlCase):
+    BY_HASHES = ["match", "explain", "lookup", "rm", "pin", "warm"]
+
+    def test_an_unknown_namespace_is_a_no_that_names_it(self):
+        good = block_hash("x").hex()
+        for command in self.BY_HASHES:
+            self.refused("nowhere", arguments=[command, "nowhere", good], code=1)
+        self.refused("nowhere", arguments=["ls", "nowhere"], code=1)
+        self.refused("nowhere", arguments=["get", "nowhere", good, "-o", "-"], code=1)
+        self.refused("nowhere", arguments=["put", "nowhere", good, "-"], stdin=b"x", code=1)
+        self.refused(self.ns, arguments=["lookup", self.ns, good, "--tenant", "nobody"], code=1)
+
+    def test_what_is_no_hash_is_named(self):
+        good = block_hash("x").hex()
+        for command in self.BY_HASHES:
+            for bad in ("xyz", good[:-1], good[:-1] + "g"):
+                self.refused("HASH 2", bad, "hex", arguments=[command, self.ns, good, bad])
+            self.refused("hashes[1]", "32", arguments=[command, self.ns, good, good[:-2]])
+            self.refused("HASH", "none given", arguments=[command, self.ns])
+            self.refused("--hashes-file", "/none", arguments=[command, self.ns, "--hashes-file", "/none"])
+            self.refused("-:2", "zz", arguments=[command, self.ns, "--hashes-file", "-"],
+                         stdin=f"{good}\nzz\n".encode())
+        for command in (["get", self.ns, "xyz", "-o", "-"], ["put", self.ns, "xyz", "-"]):
+            self.refused("HASH", "xyz", arguments=command)
+        self.refused("--parent", arguments=["put", self.ns, good, "-", "--parent", "xyz"])
+        self.refused("PIN", arguments=["unpin", "xyz"])
+
+    def test_more_hashes_than_one_call_takes_are_refused(self):
+        lines = f"{block_hash('x').hex()}\n".encode() * 65_537
+        self.refused("65536", arguments=["lookup", self.ns, "--hashes-file", "-"], stdin=lines)
+
+    def test_other_bad_values_are_named(self):
+        good = block_hash("x").hex()
+        self.refused("--group", "15", arguments=["lookup", self.ns, good, "--group", "16"])
+        self.refused("group", arguments=["lookup", self.ns, good, "--group", "1"])
+        self.refused("shard", arguments=["get", self.ns, good, "-o", "-", "--shard", "1"])
+        self.refused("/none/file", arguments=["put", self.ns, good, "/none/file"])
+        self.refused("shard.bytes", arguments=["put", self.ns, good, "-"], stdin=b"x" * (BLOCK_BYTES + 1))
+        self.refused("shard.bytes", arguments=["put", self.ns, good, "-"])
+        self.put(["x"])
+        self.refused("--output", "/none/file", arguments=["get", self.ns, good, "--output", "/none/file"])
+        self.refused("--output", arguments=["get", self.ns, good])
+
+
 class UnreachableTest(ControlCase):
-    COMMANDS = [["status"], ["health"], ["stats"], ["namespaces"], ["config"], ["drain"], ["log-level", "info"]]
+    COMMANDS = [["status"], ["health"], ["stats"], ["namespaces"], ["config"], ["drain"], ["log-level", "info"],
+                ["ls", "n"], ["get", "n", "00", "-o", "-"], ["put", "n", "00", "-"], ["unpin", "00"],
+                *[[command, "n", "00"] for command in BadBlocksTest.BY_HASHES]]
 
     def test_a_server_that_is_not_there_is_named(self):
         # Bound but not listening: nobody else can take the port meanwhile.

@@ -3,8 +3,10 @@
 namespace quarry::ctl {
 
 void AddNodeCommands(Commands* commands) {
-  for (const auto make : {NewStatusCommand, NewHealthCommand, NewStatsCommand, NewNamespacesCommand, NewConfigCommand,
-                          NewDrainCommand, NewLogLevelCommand}) {
+  for (const auto make :
+       {NewStatusCommand, NewHealthCommand, NewStatsCommand, NewNamespacesCommand, NewConfigCommand, NewDrainCommand,
+        NewLogLevelCommand, NewMatchCommand, NewExplainCommand, NewLookupCommand, NewListCommand, NewGetCommand,
+        NewPutCommand, NewRemoveCommand, NewPinCommand, NewUnpinCommand, NewWarmCommand}) {
     commands->push_back(make());
   }
 }

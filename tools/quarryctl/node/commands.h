@@ -1,4 +1,4 @@
-// The commands that ask a node over gRPC. Each is in the file that bears its name.
+// The commands that ask a node over gRPC. Each is in a file that bears its name.
 #ifndef QUARRY_TOOLS_QUARRYCTL_NODE_COMMANDS_H_
 #define QUARRY_TOOLS_QUARRYCTL_NODE_COMMANDS_H_
 
@@ -16,6 +16,18 @@ std::unique_ptr<Command> NewNamespacesCommand();
 std::unique_ptr<Command> NewConfigCommand();
 std::unique_ptr<Command> NewDrainCommand();
 std::unique_ptr<Command> NewLogLevelCommand();
+
+// Its blocks.
+std::unique_ptr<Command> NewMatchCommand();
+std::unique_ptr<Command> NewExplainCommand();
+std::unique_ptr<Command> NewLookupCommand();
+std::unique_ptr<Command> NewListCommand();
+std::unique_ptr<Command> NewGetCommand();
+std::unique_ptr<Command> NewPutCommand();
+std::unique_ptr<Command> NewRemoveCommand();
+std::unique_ptr<Command> NewPinCommand();
+std::unique_ptr<Command> NewUnpinCommand();
+std::unique_ptr<Command> NewWarmCommand();
 
 void AddNodeCommands(Commands* commands);
 

@@ -1,0 +1,35 @@
+// quarryctl rm: drops blocks.
+#include "tools/quarryctl/node/commands.h"
+#include "tools/quarryctl/node/connection.h"
+#include "tools/quarryctl/node/hashes.h"
+
+namespace quarry::ctl {
+namespace {
+
+class RemoveCommand : public NodeCommand {
+ public:
+  std::string name() const override { return "rm"; }
+  std::string help() const override { return "Drops blocks, leased or not"; }
+  void AddFlags(CLI::App* app) override { blocks_.AddTo(app); }
+
+ protected:
+  absl::StatusOr<ExitCode> Ask(Connection* connection, const Context& context) override {
+    const auto request = blocks_.MakeRequest<v1::RemoveRequest>(*connection);
+    if (!request.ok()) return request.status();
+    const auto removed = connection->Call(&v1::Cache::Stub::Remove, *request);
+    if (!removed.ok()) return removed.status();
+    Report report;
+    report.Add("removed", "removed", Value::Count(removed->removed()));
+    context.Print(report);
+    return removed->removed() > 0 ? ExitCode::kOk : ExitCode::kNo;
+  }
+
+ private:
+  BlocksArguments blocks_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewRemoveCommand() { return std::make_unique<RemoveCommand>(); }
+
+}  // namespace quarry::ctl
