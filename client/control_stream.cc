@@ -1,7 +1,6 @@
 #include "client/control_stream.h"
 
 #include <poll.h>
-#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -142,15 +141,10 @@ ControlStream::Turn ControlStream::TakeTurn() {
 }
 
 bool ControlStream::AwaitReadable(int64_t deadline_ns) {
-  const int64_t start_ns = Clock::Real()->NowNs();
-  const int64_t awake_until_ns = std::min(start_ns + spin_.ns(), deadline_ns);
   bool readable = false;
-  while (!readable && Clock::Real()->NowNs() < awake_until_ns) {
-    readable = IsReadable(fd_.get());
-    if (!readable) sched_yield();  // whoever needs the core goes first: the server, perhaps
-  }
-  readable = readable || WaitReadable(fd_.get(), deadline_ns);
-  spin_.Waited(Clock::Real()->NowNs() - start_ns);
+  spin_.Wait(
+      deadline_ns - Clock::Real()->NowNs(), [&] { return readable = IsReadable(fd_.get()); },
+      [&] { readable = WaitReadable(fd_.get(), deadline_ns); });
   return readable;
 }
 

@@ -80,11 +80,10 @@ uint32_t BlockStoreImpl::Remove(const Namespace& ns, uint32_t group, HashSpan ha
   Leftovers leftovers;
   BlockBatch batch(index_.get(), static_cast<uint16_t>(ns.index));
   batch.Add(static_cast<uint8_t>(group), hashes);
-  index_->Visit(&batch, [&](uint32_t item, uint32_t block) {
+  index_->Visit(&batch, [&](uint32_t, uint32_t block) {
     if (block == kNoBlock) return;
     RemoveLocked(block, MissCause::kRetired, &leftovers);
     ++removed;
-    (void)item;
   });
   Drop(&leftovers);
   return removed;

@@ -28,9 +28,9 @@
 
 namespace quarry::server {
 
-// Locks: an index shard's mutex first; under it those of policy, arena, ghost filter,
-// lease table and reuse distance, never two of them at once. Slots are dropped, and callers called back,
-// without locks.
+// Locks: an index shard's mutex first; under it those of policy, arena, ghost filter, event
+// log, lease table and reuse distance, never two of them at once. Slots are dropped, and
+// callers called back, without locks.
 class BlockStoreImpl {
  public:
   static absl::StatusOr<std::unique_ptr<BlockStoreImpl>> Create(const BlockStoreOptions& options, Clock* clock);
@@ -107,7 +107,7 @@ class BlockStoreImpl {
   void CountMiss(MissCause cause) { misses_[static_cast<int>(cause)].fetch_add(1, std::memory_order_relaxed); }
 
   // ---- block_store_match.cc
-  void LookUp(Matching* matching);
+  void FindBlocks(Matching* matching);
   void CountUses(const Matching& matching);
   void FindFirstMiss(Matching* matching);
   void Bound(Matching* matching);

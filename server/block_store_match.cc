@@ -4,7 +4,7 @@
 #include "server/block_store_impl.h"
 
 namespace quarry::server {
-// LookUp leases, or pins, every complete block at once, in the one visit to its index shard;
+// FindBlocks leases, or pins, every complete block at once, in the one visit to its index shard;
 // those that turn out not to be usable are let go of at the end. So what is said to be
 // usable cannot be evicted in between.
 struct BlockStoreImpl::Matching {
@@ -60,7 +60,7 @@ struct BlockStoreImpl::Matching {
 
 MatchResult BlockStoreImpl::Match(const Namespace& ns, const MatchQuery& query) {
   Matching matching(index_.get(), ns, query);
-  LookUp(&matching);
+  FindBlocks(&matching);
   matching.usable = UsablePrefix(query.local_tokens, matching.presence);
   FindFirstMiss(&matching);
   Bound(&matching);
@@ -89,7 +89,7 @@ MatchResult BlockStoreImpl::Match(const Namespace& ns, const MatchQuery& query) 
   return std::move(result);
 }
 
-void BlockStoreImpl::LookUp(Matching* matching) {
+void BlockStoreImpl::FindBlocks(Matching* matching) {
   index_->Visit(&matching->batch, [&](uint32_t item, uint32_t block) {
     if (block == kNoBlock) return;
     BlockEntry& entry = index_->entry(block);

@@ -1,7 +1,6 @@
 #include "common/net/event_loop.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -150,17 +149,19 @@ void EventLoop::RunPosted() {
 }
 
 int EventLoop::Wait(epoll_event* events, int timeout_ms) {
-  const int64_t start_ns = Clock::Real()->NowNs();
-  int64_t awake_until_ns = start_ns + spin_.ns();
-  if (timeout_ms >= 0) awake_until_ns = std::min(awake_until_ns, start_ns + timeout_ms * kNsPerMs);
   int count = 0;
-  while (count == 0 && Clock::Real()->NowNs() < awake_until_ns) {
-    count = epoll_wait(epoll_fd_, events, kEventsPerRound, 0);
-    if (count == 0) sched_yield();  // whoever needs the core goes first
+  const auto wait = [&](int at_most_ms) {
+    count = epoll_wait(epoll_fd_, events, kEventsPerRound, at_most_ms);
+    if (count < 0 && errno != EINTR) RequireFd(-1, "epoll_wait");
+    return count != 0;
+  };
+  if (timeout_ms == 0) {
+    wait(0);
+  } else {
+    const int64_t longest_ns = timeout_ms < 0 ? INT64_MAX : timeout_ms * kNsPerMs;
+    spin_.Wait(
+        longest_ns, [&] { return wait(0); }, [&] { wait(timeout_ms); });
   }
-  if (count == 0) count = epoll_wait(epoll_fd_, events, kEventsPerRound, timeout_ms);
-  if (count < 0 && errno != EINTR) RequireFd(-1, "epoll_wait");
-  if (timeout_ms != 0) spin_.Waited(Clock::Real()->NowNs() - start_ns);
   return count;
 }
 

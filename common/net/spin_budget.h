@@ -2,8 +2,12 @@
 #ifndef QUARRY_COMMON_NET_SPIN_BUDGET_H_
 #define QUARRY_COMMON_NET_SPIN_BUDGET_H_
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cstdint>
+
+#include "common/clock.h"
 
 namespace quarry {
 
@@ -15,6 +19,21 @@ class SpinBudget {
  public:
   // 0: never awake.
   explicit SpinBudget(int64_t most_ns) : most_ns_(most_ns), average_ns_(2 * most_ns) {}
+
+  // Waits: looks, until look() is true or the budget or `longest_ns` is used up, and gives way
+  // to whoever needs the core between two looks; then sleeps, by sleep().
+  template <typename Look, typename Sleep>
+  void Wait(int64_t longest_ns, Look&& look, Sleep&& sleep) {
+    const int64_t start_ns = Clock::Real()->NowNs();
+    const int64_t awake_until_ns = start_ns + std::min(ns(), longest_ns);
+    bool there = false;
+    while (!there && Clock::Real()->NowNs() < awake_until_ns) {
+      there = look();
+      if (!there) sched_yield();
+    }
+    if (!there) sleep();
+    Waited(Clock::Real()->NowNs() - start_ns);
+  }
 
   // How much of the next wait to stay awake.
   int64_t ns() const { return average_ns_ <= most_ns_ || waits_ % kTryEvery == 0 ? most_ns_ : 0; }

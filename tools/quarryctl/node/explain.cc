@@ -19,9 +19,7 @@ class ExplainCommand : public NodeCommand {
 
  protected:
   absl::StatusOr<ExitCode> Ask(Connection* connection, const Context& context) override {
-    const auto request = blocks_.MakeRequest<v1::LookupRequest>(*connection);
-    if (!request.ok()) return request.status();
-    const auto found = connection->Call(&v1::Cache::Stub::Lookup, *request);
+    const auto found = blocks_.Ask(connection, &v1::Cache::Stub::Lookup);
     if (!found.ok()) return found.status();
     const auto is_there = [](const v1::BlockInfo& block) { return IsThere(block.state()); };
     const auto first = std::find_if_not(found->blocks().begin(), found->blocks().end(), is_there);

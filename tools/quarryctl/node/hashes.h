@@ -41,6 +41,15 @@ class BlocksArguments {
     return request;
   }
 
+  // The answer to such a request: Ask(connection, &v1::Cache::Stub::Lookup).
+  template <typename Stub, typename Request, typename Response>
+  absl::StatusOr<Response> Ask(Connection* connection,
+                               grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*)) const {
+    const absl::StatusOr<Request> request = MakeRequest<Request>(*connection);
+    if (!request.ok()) return request.status();
+    return connection->Call(method, *request);
+  }
+
   const std::string& ns() const { return ns_; }
   uint32_t group() const { return static_cast<uint32_t>(group_); }
 

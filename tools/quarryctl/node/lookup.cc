@@ -18,9 +18,7 @@ class LookupCommand : public NodeCommand {
 
  protected:
   absl::StatusOr<ExitCode> Ask(Connection* connection, const Context& context) override {
-    const auto request = blocks_.MakeRequest<v1::LookupRequest>(*connection);
-    if (!request.ok()) return request.status();
-    const auto found = connection->Call(&v1::Cache::Stub::Lookup, *request);
+    const auto found = blocks_.Ask(connection, &v1::Cache::Stub::Lookup);
     if (!found.ok()) return found.status();
     Table table(BlockColumns());
     for (const v1::BlockInfo& block : found->blocks()) table.AddRow(BlockRow(block));

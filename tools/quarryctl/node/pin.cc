@@ -16,9 +16,7 @@ class PinCommand : public NodeCommand {
 
  protected:
   absl::StatusOr<ExitCode> Ask(Connection* connection, const Context& context) override {
-    const auto request = blocks_.MakeRequest<v1::PinRequest>(*connection);
-    if (!request.ok()) return request.status();
-    const auto pinned = connection->Call(&v1::Admin::Stub::Pin, *request);
+    const auto pinned = blocks_.Ask(connection, &v1::Admin::Stub::Pin);
     if (!pinned.ok()) return pinned.status();
     const bool any = !pinned->pin().empty();
     Report report;

@@ -14,9 +14,7 @@ class RemoveCommand : public NodeCommand {
 
  protected:
   absl::StatusOr<ExitCode> Ask(Connection* connection, const Context& context) override {
-    const auto request = blocks_.MakeRequest<v1::RemoveRequest>(*connection);
-    if (!request.ok()) return request.status();
-    const auto removed = connection->Call(&v1::Cache::Stub::Remove, *request);
+    const auto removed = blocks_.Ask(connection, &v1::Cache::Stub::Remove);
     if (!removed.ok()) return removed.status();
     Report report;
     report.Add("removed", "removed", Value::Count(removed->removed()));
