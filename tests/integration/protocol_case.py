@@ -5,7 +5,6 @@ test did to the daemon, others go on. So do the daemon's gauges: nothing may be 
 """
 
 import contextlib
-import http.client
 import os
 import sys
 import unittest
@@ -92,15 +91,7 @@ class ProtocolCase(unittest.TestCase):
         quarryd.wait_until(lambda: self.metric("quarry_leases") == 0, "the leases' end")
 
     def metrics(self):
-        host, port = self.daemon.metrics.rsplit(":", 1)
-        connection = http.client.HTTPConnection(host, int(port), timeout=quarryd.DEADLINE_S)
-        try:
-            connection.request("GET", "/metrics")
-            lines = connection.getresponse().read().decode("utf-8").splitlines()
-        finally:
-            connection.close()
-        pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
-        return {series: float(value) for series, value in pairs}
+        return self.daemon.samples()
 
     def metric(self, series):
         return self.metrics()[series]

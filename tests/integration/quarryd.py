@@ -1,5 +1,6 @@
 """Starts and stops private quarryds, for tests."""
 
+import http.client
 import os
 import pathlib
 import re
@@ -96,6 +97,23 @@ class Quarryd:
 
     def wait_for_log(self, text):
         wait_until(lambda: text in self.log(), f"{text!r} in the log:\n{self.log()}")
+
+    def http(self, path, method="GET"):
+        """Status and body of an answer on the port of the metrics."""
+        host, port = self.metrics.rsplit(":", 1)
+        connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=DEADLINE_S)
+        try:
+            connection.request(method, path)
+            response = connection.getresponse()
+            return response.status, response.read().decode("utf-8")
+        finally:
+            connection.close()
+
+    def samples(self):
+        """Every series of /metrics, with its value."""
+        lines = self.http("/metrics")[1].splitlines()
+        pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
+        return {series: float(value) for series, value in pairs}
 
     def send(self, number):
         self._process.send_signal(number)
