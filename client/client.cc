@@ -74,8 +74,8 @@ Client::~Client() {
 }
 
 absl::StatusOr<Namespace> Client::OpenNamespace(absl::string_view name, const ModelSpec& spec,
-                                                bool sibling_on_mismatch) {
-  return impl_->OpenNamespace(name, spec, sibling_on_mismatch);
+                                                const NamespaceOptions& options) {
+  return impl_->OpenNamespace(name, spec, options);
 }
 
 absl::StatusOr<MemoryRegion> Client::RegisterMemory(void* base, size_t bytes) {

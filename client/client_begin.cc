@@ -11,6 +11,7 @@
 #include "client/items.h"
 #include "client/lease_access.h"
 #include "client/match_operation.h"
+#include "client/opted_out.h"
 #include "client/put_operation.h"
 #include "common/checksum.h"
 #include "common/clock.h"
@@ -18,7 +19,6 @@
 namespace quarry {
 namespace {
 
-constexpr int64_t kNsPerMs = 1'000'000;
 constexpr uint32_t kMaxPriority = 7;
 
 absl::Status CheckPriority(uint32_t priority) {
@@ -127,9 +127,21 @@ absl::StatusOr<OperationId> ClientImpl::BeginAndRead(Session* session, const std
   return operation->id();
 }
 
+absl::StatusOr<OperationId> ClientImpl::EndOptedOut(const Namespace& ns, Completion completion, bool item_completions,
+                                                    const Queue& queue, uint64_t user_data) {
+  if (absl::Status status = CheckNamespace(ns); !status.ok()) return status;
+  completion.operation = next_request_.fetch_add(1, std::memory_order_relaxed);
+  completion.user_data = user_data;
+  if (item_completions) PushItems(completion, queue.get());
+  const OperationId id = completion.operation;
+  queue->Push(std::move(completion));
+  return id;
+}
+
 absl::StatusOr<OperationId> ClientImpl::BeginMatch(const Namespace& ns, absl::Span<const Chain> chains,
                                                    const MatchOptions& options, Queue queue, uint64_t user_data,
                                                    Caller caller) {
+  if (options.control.no_load) return EndOptedOut(ns, OptedOutMatch(chains, options), false, queue, user_data);
   auto target = TargetOf(ns);
   if (!target.ok()) return target.status();
   Session* session = target->session.get();
@@ -145,12 +157,15 @@ absl::StatusOr<OperationId> ClientImpl::BeginMatch(const Namespace& ns, absl::Sp
 
 absl::StatusOr<OperationId> ClientImpl::BeginGet(const Namespace& ns, std::vector<Item> items,
                                                  const GetOptions& options, Queue queue, uint64_t user_data) {
+  if (options.control.no_load) {
+    return EndOptedOut(ns, OptedOutGet(items.size()), options.item_completions, queue, user_data);
+  }
   auto target = TargetOf(ns);
   if (!target.ok()) return target.status();
   Session* session = target->session.get();
   const auto registered = memory_.Snapshot();
   absl::Status status = CheckGetItems({*target->ns, session->limits(), *registered}, items);
-  if (status.ok()) status = CheckPriority(options.priority);
+  if (status.ok()) status = CheckPriority(options.control.priority);
   if (!status.ok()) return status;
 
   auto context = MakeContext(session, options.deadline_ms, std::move(queue), user_data);
@@ -160,7 +175,7 @@ absl::StatusOr<OperationId> ClientImpl::BeginGet(const Namespace& ns, std::vecto
   get.runs = BuildGetRuns(target->ns->spec, items, &hashes);
   get.lease = LeaseAccess::Token(options.lease);
   get.deadline_ms = context.deadline_ms;
-  get.priority = options.priority;
+  get.priority = options.control.priority;
   get.wait_in_flight = options.wait_in_flight;
   get.credit_bytes = options.window_bytes;
   auto operation = std::make_shared<GetOperation>(std::move(context), ToTransferItems(*target->ns, std::move(items)),
@@ -171,12 +186,15 @@ absl::StatusOr<OperationId> ClientImpl::BeginGet(const Namespace& ns, std::vecto
 
 absl::StatusOr<OperationId> ClientImpl::BeginPut(const Namespace& ns, std::vector<Item> items,
                                                  const PutOptions& options, Queue queue, uint64_t user_data) {
+  if (options.control.no_store) {
+    return EndOptedOut(ns, OptedOutPut(items.size()), options.item_completions, queue, user_data);
+  }
   auto target = TargetOf(ns);
   if (!target.ok()) return target.status();
   Session* session = target->session.get();
   const auto registered = memory_.Snapshot();
   absl::Status status = CheckPutItems({*target->ns, session->limits(), *registered}, items);
-  if (status.ok()) status = CheckPriority(options.priority);
+  if (status.ok()) status = CheckPriority(options.control.priority);
   if (!status.ok()) return status;
 
   auto context = MakeContext(session, options.deadline_ms, std::move(queue), user_data);
@@ -185,9 +203,9 @@ absl::StatusOr<OperationId> ClientImpl::BeginPut(const Namespace& ns, std::vecto
   put.handle = target->handle;
   put.runs = BuildPutRuns(items, &hashes);
   put.deadline_ms = context.deadline_ms;
-  put.priority = options.priority;
-  put.retain_ms = options.retain_ms;
-  put.no_ssd = options.no_ssd;
+  put.priority = options.control.priority;
+  put.retain_ms = options.control.retain_ms;
+  put.no_ssd = options.control.no_ssd;
   put.wait_in_flight = options.wait_in_flight;
   auto operation =
       std::make_shared<PutOperation>(std::move(context), ToTransferItems(*target->ns, std::move(items)),
@@ -198,6 +216,10 @@ absl::StatusOr<OperationId> ClientImpl::BeginPut(const Namespace& ns, std::vecto
 absl::StatusOr<OperationId> ClientImpl::BeginFetch(const Namespace& ns, absl::Span<const Chain> chains,
                                                    std::vector<std::vector<SegmentList>> destinations,
                                                    const FetchOptions& options, Queue queue, uint64_t user_data) {
+  if (options.match.control.no_load) {
+    return EndOptedOut(ns, OptedOutFetch(chains, destinations, options.match), options.item_completions, queue,
+                       user_data);
+  }
   auto target = TargetOf(ns);
   if (!target.ok()) return target.status();
   Session* session = target->session.get();
@@ -205,7 +227,7 @@ absl::StatusOr<OperationId> ClientImpl::BeginFetch(const Namespace& ns, absl::Sp
   absl::Status status = CheckChains(spec, session->limits(), chains);
   if (status.ok()) status = CheckChainStarts(spec, options.match.local_tokens, chains);
   if (status.ok()) status = CheckFetchShard(spec, chains, options.shard);
-  if (status.ok()) status = CheckPriority(options.priority);
+  if (status.ok()) status = CheckPriority(options.match.control.priority);
   if (!status.ok()) return status;
   const auto cut = CutToDestinations(chains, destinations);
   if (!cut.ok()) return cut.status();
@@ -220,7 +242,7 @@ absl::StatusOr<OperationId> ClientImpl::BeginFetch(const Namespace& ns, absl::Sp
   fetch.max_blocks = options.max_blocks;
   fetch.min_blocks = options.min_blocks;
   fetch.deadline_ms = context.deadline_ms;
-  fetch.priority = options.priority;
+  fetch.priority = options.match.control.priority;
   auto operation = std::make_shared<FetchOperation>(
       std::move(context), ShapesOf(*cut), FetchItems(*target->ns, *cut, options.shard, std::move(destinations)),
       TransferSettings{options_.verify_checksums, options.item_completions});

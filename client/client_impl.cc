@@ -12,7 +12,6 @@
 namespace quarry {
 namespace {
 
-constexpr int64_t kNsPerMs = 1'000'000;
 constexpr size_t kMaxNamespaceNameBytes = 256;
 
 uint64_t NextSerial() {
@@ -81,12 +80,18 @@ absl::StatusOr<std::shared_ptr<Session>> ClientImpl::CurrentSession() const {
       absl::StrCat("not connected to ", options_.server, ": ", absl::string_view(why_disconnected_.message())));
 }
 
+absl::Status ClientImpl::CheckNamespace(const Namespace& ns) const {
+  if (absl::Status status = CheckOwner(); !status.ok()) return status;
+  const auto& state = NamespaceAccess::StateOf(ns);
+  if (state == nullptr) return absl::InvalidArgumentError("namespace: not opened");
+  if (state->owner != serial_) return absl::InvalidArgumentError("namespace: opened by another client");
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ClientImpl::Target> ClientImpl::TargetOf(const Namespace& ns) const {
+  if (absl::Status status = CheckNamespace(ns); !status.ok()) return status;
   Target target;
   target.ns = NamespaceAccess::StateOf(ns);
-  if (absl::Status status = CheckOwner(); !status.ok()) return status;
-  if (target.ns == nullptr) return absl::InvalidArgumentError("namespace: not opened");
-  if (target.ns->owner != serial_) return absl::InvalidArgumentError("namespace: opened by another client");
   auto session = CurrentSession();
   if (!session.ok()) return session.status();
   target.session = std::move(*session);
@@ -164,7 +169,7 @@ absl::Status ClientImpl::ReopenNamespaces(Session* session, int64_t deadline_ns)
   for (const auto& state : states) {
     const int64_t left_ms = std::max<int64_t>((deadline_ns - Clock::Real()->NowNs()) / kNsPerMs, 1);
     // By the name that it has: a sibling is found again under its own.
-    auto again = OpenIn(session, static_cast<uint32_t>(left_ms), state->name, state->spec, false);
+    auto again = OpenIn(session, static_cast<uint32_t>(left_ms), state->name, state->spec, {.ttl_ms = state->ttl_ms});
     if (again.ok() && (*again)->id != state->id) again = absl::FailedPreconditionError("it has another id now");
     if (session->broken() || absl::IsDeadlineExceeded(again.status())) {
       return absl::UnavailableError("the connection broke while namespaces were opened again");
@@ -180,30 +185,30 @@ absl::Status ClientImpl::ReopenNamespaces(Session* session, int64_t deadline_ns)
 
 absl::StatusOr<std::shared_ptr<Namespace::State>> ClientImpl::OpenIn(Session* session, uint32_t deadline_ms,
                                                                      absl::string_view name, const ModelSpec& spec,
-                                                                     bool sibling_on_mismatch) {
+                                                                     const NamespaceOptions& options) {
   std::shared_ptr<Namespace::State> state;
   const auto take_reply = [&](const wire::ServerMessage& message) {
     const auto* reply = std::get_if<wire::NamespaceReply>(&message.body);
     if (reply == nullptr) return false;
     state = std::make_shared<Namespace::State>(serial_, std::string(reply->name), std::string(reply->id), spec,
-                                               reply->differing_fields);
+                                               reply->differing_fields, reply->ttl_ms);
     state->Bind(session->number(), reply->handle);
     return true;
   };
-  wire::OpenNamespace open{name, spec, sibling_on_mismatch};
+  wire::OpenNamespace open{name, spec, options.sibling_on_mismatch, options.ttl_ms};
   if (absl::Status status = Call(session, deadline_ms, std::move(open), take_reply); !status.ok()) return status;
   return state;
 }
 
 absl::StatusOr<Namespace> ClientImpl::OpenNamespace(absl::string_view name, const ModelSpec& spec,
-                                                    bool sibling_on_mismatch) {
+                                                    const NamespaceOptions& options) {
   if (absl::Status status = quarry::Validate(spec); !status.ok()) return status;
   if (name.empty() || name.size() > kMaxNamespaceNameBytes) {
     return absl::InvalidArgumentError(absl::StrCat("name: 1 to ", kMaxNamespaceNameBytes, " bytes, got ", name.size()));
   }
   auto session = CurrentSession();
   if (!session.ok()) return session.status();
-  auto state = OpenIn(session->get(), 0, name, spec, sibling_on_mismatch);
+  auto state = OpenIn(session->get(), 0, name, spec, options);
   if (!state.ok()) return state.status();
 
   std::lock_guard lock(mutex_);

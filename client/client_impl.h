@@ -39,7 +39,8 @@ class ClientImpl : public std::enable_shared_from_this<ClientImpl> {
   void Shutdown();
   bool InOwner() const { return fork_guard_.InOwner(); }
 
-  absl::StatusOr<Namespace> OpenNamespace(absl::string_view name, const ModelSpec& spec, bool sibling_on_mismatch);
+  absl::StatusOr<Namespace> OpenNamespace(absl::string_view name, const ModelSpec& spec,
+                                          const NamespaceOptions& options);
   absl::StatusOr<MemoryRegion> RegisterMemory(MemoryRange range);
   void UnregisterMemory(MemoryRange range) { memory_.Remove(range); }
 
@@ -84,6 +85,11 @@ class ClientImpl : public std::enable_shared_from_this<ClientImpl> {
   // The same for an operation that the caller waits for next.
   absl::StatusOr<OperationId> BeginAndRead(Session* session, const std::shared_ptr<ReplyOperation>& operation,
                                            wire::ClientMessage message);
+  // InvalidArgument when it is not this client's.
+  absl::Status CheckNamespace(const Namespace& ns) const;
+  // Completes at once an operation that asks the node nothing.
+  absl::StatusOr<OperationId> EndOptedOut(const Namespace& ns, Completion completion, bool item_completions,
+                                          const Queue& queue, uint64_t user_data);
   // Sends `body` and waits for the reply.
   template <typename Body>
   absl::Status Call(Session* session, uint32_t deadline_ms, Body body, CallOperation::Taker take_reply);
@@ -96,7 +102,7 @@ class ClientImpl : public std::enable_shared_from_this<ClientImpl> {
   absl::Status ReopenNamespaces(Session* session, int64_t deadline_ns);
   absl::StatusOr<std::shared_ptr<Namespace::State>> OpenIn(Session* session, uint32_t deadline_ms,
                                                            absl::string_view name, const ModelSpec& spec,
-                                                           bool sibling_on_mismatch);
+                                                           const NamespaceOptions& options);
   // On the first loop's thread.
   void OnSessionBroken(uint32_t number);
 

@@ -24,7 +24,6 @@ bool IsReadable(int fd) {
 
 // Until the deadline, at most an hour. False: it has passed.
 bool WaitReadable(int fd, int64_t deadline_ns) {
-  constexpr int64_t kNsPerMs = 1'000'000;
   constexpr int64_t kLongestMs = 3'600'000;
   while (true) {
     const int64_t left_ms = (deadline_ns - Clock::Real()->NowNs() + kNsPerMs - 1) / kNsPerMs;

@@ -7,19 +7,20 @@ namespace quarry {
 namespace {
 
 const Namespace::State& StateOrEmpty(const std::shared_ptr<const Namespace::State>& state) {
-  static const auto* empty = new Namespace::State(0, "", "", ModelSpec(), {});
+  static const auto* empty = new Namespace::State(0, "", "", ModelSpec(), {}, 0);
   return state == nullptr ? *empty : *state;
 }
 
 }  // namespace
 
 Namespace::State::State(uint64_t opened_by, std::string own_name, std::string own_id, ModelSpec own_spec,
-                        std::vector<std::string> differing)
+                        std::vector<std::string> differing, uint64_t own_ttl_ms)
     : owner(opened_by),
       name(std::move(own_name)),
       id(std::move(own_id)),
       spec(std::move(own_spec)),
-      differing_fields(std::move(differing)) {}
+      differing_fields(std::move(differing)),
+      ttl_ms(own_ttl_ms) {}
 
 void Namespace::State::Bind(uint32_t session, uint32_t handle) {
   binding_.store(uint64_t{session} << 32 | handle, std::memory_order_release);
@@ -57,5 +58,6 @@ const std::string& Namespace::name() const { return StateOrEmpty(state_).name; }
 const std::string& Namespace::id() const { return StateOrEmpty(state_).id; }
 const ModelSpec& Namespace::spec() const { return StateOrEmpty(state_).spec; }
 const std::vector<std::string>& Namespace::differing_fields() const { return StateOrEmpty(state_).differing_fields; }
+uint64_t Namespace::ttl_ms() const { return StateOrEmpty(state_).ttl_ms; }
 
 }  // namespace quarry

@@ -17,7 +17,8 @@ namespace quarry {
 
 // Thread-safe. What is not atomic or guarded never changes.
 struct Namespace::State {
-  State(uint64_t owner, std::string name, std::string id, ModelSpec spec, std::vector<std::string> differing);
+  State(uint64_t owner, std::string name, std::string id, ModelSpec spec, std::vector<std::string> differing,
+        uint64_t ttl_ms);
 
   // After the client has (re)opened it in a session, or failed to.
   void Bind(uint32_t session, uint32_t handle);
@@ -30,6 +31,7 @@ struct Namespace::State {
   const std::string id;
   const ModelSpec spec;
   const std::vector<std::string> differing_fields;
+  const uint64_t ttl_ms;
 
  private:
   std::atomic<uint64_t> binding_{0};  // session << 32 | handle; sessions are counted from 1

@@ -22,6 +22,10 @@ absl::string_view Name(MissCause cause) {
       return "node_lost";
     case MissCause::kCorrupt:
       return "corrupt";
+    case MissCause::kExpired:
+      return "expired";
+    case MissCause::kOptedOut:
+      return "opted_out";
   }
   return "unknown";
 }
@@ -44,6 +48,8 @@ absl::string_view Name(RefusalReason reason) {
       return "cancelled";
     case RefusalReason::kTooManyInFlight:
       return "too_many_in_flight";
+    case RefusalReason::kOptedOut:
+      return "opted_out";
   }
   return "unknown";
 }

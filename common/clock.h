@@ -7,6 +7,9 @@
 
 namespace quarry {
 
+inline constexpr int64_t kNsPerUs = 1'000;
+inline constexpr int64_t kNsPerMs = 1'000'000;
+
 // Monotonic nanoseconds; the origin means nothing. Thread-safe.
 class Clock {
  public:
@@ -21,7 +24,7 @@ class Clock {
 class ManualClock : public Clock {
  public:
   int64_t NowNs() const override { return now_ns_.load(std::memory_order_acquire); }
-  void AdvanceMs(int64_t ms) { now_ns_.fetch_add(ms * 1'000'000, std::memory_order_acq_rel); }
+  void AdvanceMs(int64_t ms) { now_ns_.fetch_add(ms * kNsPerMs, std::memory_order_acq_rel); }
 
  private:
   std::atomic<int64_t> now_ns_{1'000'000'000};

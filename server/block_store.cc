@@ -36,6 +36,7 @@ BlockStoreImpl::BlockStoreImpl(const BlockStoreOptions& options, Clock* clock, s
                                std::unique_ptr<BlockIndex> index)
     : options_(options),
       clock_(clock),
+      start_ns_(clock->NowNs()),
       max_leased_bytes_(static_cast<int64_t>(options.max_leased_share * static_cast<double>(arena->memory().size()))),
       arena_(std::move(arena)),
       index_(std::move(index)),
@@ -158,8 +159,11 @@ void BlockStoreImpl::Read(const Namespace& ns, uint32_t group, uint32_t shard, H
   results->resize(hashes.size());
   BlockBatch batch(index_.get(), static_cast<uint16_t>(ns.index));
   batch.Add(static_cast<uint8_t>(group), hashes);
+  const Lifetime lifetime = LifetimeOf(ns);
+  Leftovers leftovers;
   index_->Visit(&batch, [&](uint32_t item, uint32_t block) {
     ReadResult& result = (*results)[item];
+    if (block != kNoBlock && ExpireLocked(block, lifetime, &leftovers)) block = kNoBlock;
     if (block == kNoBlock) {
       result.miss = ghosts_.Recall(batch.hash(item));
     } else if (const uint32_t slot = index_->entry(block).slots()[shard]; slot == kReservedSlot) {
@@ -258,6 +262,7 @@ StoreStats BlockStoreImpl::stats() const {
   stats.evicted_bytes = evicted_bytes_.load(std::memory_order_relaxed);
   stats.slab_evicted_blocks = slab_evicted_blocks_.load(std::memory_order_relaxed);
   stats.slab_evicted_bytes = slab_evicted_bytes_.load(std::memory_order_relaxed);
+  stats.expired_blocks = expired_blocks_.load(std::memory_order_relaxed);
   stats.corrupt_blocks = corrupt_blocks_.load(std::memory_order_relaxed);
   stats.slab_moves = arena.slab_moves;
   stats.free_slabs = stats.arena_bytes / arena_->slab_bytes();
@@ -317,6 +322,7 @@ absl::StatusOr<PinnedBlocks> BlockStore::Pin(const Namespace& ns, uint32_t group
   return impl_->Pin(ns, group, hashes);
 }
 void BlockStore::Clear(uint32_t ns_index) { impl_->Clear(ns_index); }
+void BlockStore::ExpectExpiry() { impl_->ExpectExpiry(); }
 NamespaceUse BlockStore::use(const Namespace& ns) const { return impl_->use(ns); }
 EventLog& BlockStore::events() { return impl_->events(); }
 absl::Status BlockStore::CheckLease(const Namespace& ns, absl::string_view token) const {

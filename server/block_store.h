@@ -119,6 +119,7 @@ struct PutOffer {
   uint64_t depth = 0;
   uint64_t bytes = 0;
   uint32_t retain_ms = 0;
+  bool no_ssd = false;
 };
 
 // A slot reserved for one shard. Fill slot().payload() and the header, then Publish.
@@ -208,6 +209,7 @@ struct StoreStats {
   // Of these, those that went so that their slab could be given to another size class.
   uint64_t slab_evicted_blocks = 0;
   uint64_t slab_evicted_bytes = 0;
+  uint64_t expired_blocks = 0;  // stored longer ago than their namespace's ttl_ms
   uint64_t corrupt_blocks = 0;  // dropped because what is stored fails its checksum
   uint64_t slab_moves = 0;
   struct SizeClass {
@@ -230,6 +232,8 @@ struct BlockInfo {
   uint64_t bytes = 0;                 // payload of the shards that are there
   uint32_t shards_there = 0;
   uint32_t leases = 0;  // that hold it now
+  uint64_t age_ms = 0;  // since its first shard was stored, within kAgeUnitMs
+  bool no_ssd = false;
 };
 
 struct BlockPage {
@@ -250,6 +254,7 @@ struct NamespaceUse {
 class BlockStore {
  public:
   static constexpr uint64_t kEndOfIndex = UINT64_MAX;
+  static constexpr int64_t kAgeUnitMs = 100;  // of the ages of blocks
 
   // `clock` outlives the store.
   static absl::StatusOr<std::unique_ptr<BlockStore>> Create(const BlockStoreOptions& options, Clock* clock);
@@ -295,6 +300,9 @@ class BlockStore {
   // The namespace gives this index up (see NamespaceRegistry::Flush): its watchers are told,
   // and Tick gives the memory back in turns of a few milliseconds.
   void Clear(uint32_t ns_index);
+  // From now on Tick looks for blocks that their namespace's ttl_ms has ended, to give their
+  // memory back. Nobody finds them in any case.
+  void ExpectExpiry();
   // Under its present index.
   NamespaceUse use(const Namespace& ns) const;
   EventLog& events();

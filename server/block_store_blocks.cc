@@ -11,6 +11,8 @@ namespace {
 // Entries that one page of a listing, and one turn of the sweep, looks at.
 constexpr uint32_t kEntriesPerPage = 64 << 10;
 constexpr uint32_t kEntriesPerSweep = 16 << 10;
+// Sweeps for what has expired begin at most so often.
+constexpr uint32_t kSweepEveryUnits = 10;
 // Under one hold of a shard's mutex.
 constexpr uint32_t kEntriesPerLock = 256;
 
@@ -55,9 +57,14 @@ void BlockStoreImpl::DescribeLocked(uint32_t block, uint32_t tokens_per_block, B
   info->shards_there = static_cast<uint32_t>(
       std::count_if(entry.slots().begin(), entry.slots().end(), [](uint32_t slot) { return slot < kReservedSlot; }));
   info->depth = policy_->DepthOf(block) / tokens_per_block - 1;
+  if (info->shards_there != 0) {
+    info->age_ms = uint64_t{NowInAgeUnits() - index_->stored_at(block)} * BlockStore::kAgeUnitMs;
+  }
+  info->no_ssd = entry.no_ssd != 0;
 }
 
 std::vector<BlockInfo> BlockStoreImpl::Lookup(const Namespace& ns, uint32_t group, HashSpan hashes) {
+  const Lifetime lifetime = LifetimeOf(ns);
   std::vector<BlockInfo> infos(hashes.size());
   BlockBatch batch(index_.get(), static_cast<uint16_t>(ns.index));
   batch.Add(static_cast<uint8_t>(group), hashes);
@@ -67,6 +74,10 @@ std::vector<BlockInfo> BlockStoreImpl::Lookup(const Namespace& ns, uint32_t grou
     info.group = group;
     if (block == kNoBlock) {
       info.miss = ghosts_.Recall(batch.hash(item));
+      return;
+    }
+    if (IsOverLocked(block, lifetime)) {
+      info.miss = MissCause::kExpired;
       return;
     }
     DescribeLocked(block, ns.spec.groups[group].tokens_per_block, &info);
@@ -90,11 +101,12 @@ uint32_t BlockStoreImpl::Remove(const Namespace& ns, uint32_t group, HashSpan ha
 }
 
 BlockPage BlockStoreImpl::List(const Namespace& ns, uint64_t cursor, uint32_t max_blocks) {
+  const Lifetime lifetime = LifetimeOf(ns);
   BlockPage page;
   const auto index = static_cast<uint16_t>(ns.index);
   page.next = VisitEntries(cursor, kEntriesPerPage, [&](uint32_t block) {
     const BlockEntry& entry = index_->entry(block);
-    if (entry.ns != index) return true;
+    if (entry.ns != index || IsOverLocked(block, lifetime)) return true;
     if (page.blocks.size() == max_blocks) return false;
     BlockInfo info;
     DescribeLocked(block, ns.spec.groups[entry.group].tokens_per_block, &info);
@@ -116,12 +128,14 @@ absl::StatusOr<PinnedBlocks> BlockStoreImpl::Pin(const Namespace& ns, uint32_t g
                                                      ", but the node's leases have room for ", room.blocks, " more (",
                                                      Name(room.limit), ")"));
   }
+  const Lifetime lifetime = LifetimeOf(ns);
   int64_t added_bytes = 0;
   Blocks blocks;
   BlockBatch batch(index_.get(), static_cast<uint16_t>(ns.index));
   batch.Add(static_cast<uint8_t>(group), hashes);
   index_->Visit(&batch, [&](uint32_t, uint32_t block) {
-    if (block == kNoBlock || StateLocked(index_->entry(block)) != BlockState::kDram) return;
+    if (block == kNoBlock || IsOverLocked(block, lifetime)) return;
+    if (StateLocked(index_->entry(block)) != BlockState::kDram) return;
     BlockEntry& entry = index_->entry(block);
     if (++entry.leases == 1) added_bytes += static_cast<int64_t>(SlotBytesLocked(entry));
     blocks.push_back(block);
@@ -147,16 +161,30 @@ void BlockStoreImpl::Clear(uint32_t ns_index) {
   sweep_again_ = true;
 }
 
-// The cleared namespaces' blocks are found by nobody any more; this gives their memory back.
+// Whether there is something to sweep, and a sweep has not begun just now.
+bool BlockStoreImpl::BeginSweep() {
+  const uint32_t now = NowInAgeUnits();
+  const bool expiry = expiry_.load(std::memory_order_relaxed) && now - last_sweep_ >= kSweepEveryUnits;
+  if (!sweep_again_ && !expiry) return false;
+  sweep_again_ = false;
+  last_sweep_ = now;
+  sweep_cursor_ = 0;
+  return true;
+}
+
+// Blocks of cleared namespaces, and those whose time is over, are found by nobody any more;
+// this gives their memory back.
 void BlockStoreImpl::Sweep() {
   std::lock_guard<std::mutex> lock(sweep_mutex_);
-  if (sweep_cursor_ == BlockStore::kEndOfIndex) {
-    if (!std::exchange(sweep_again_, false)) return;
-    sweep_cursor_ = 0;
-  }
+  if (sweep_cursor_ == BlockStore::kEndOfIndex && !BeginSweep()) return;
   Leftovers leftovers;
   sweep_cursor_ = VisitEntries(sweep_cursor_, kEntriesPerSweep, [&](uint32_t block) {
-    if (events_.IsCleared(index_->entry(block).ns)) RemoveLocked(block, MissCause::kRetired, &leftovers);
+    const uint32_t ns_index = index_->entry(block).ns;
+    if (events_.IsCleared(ns_index)) {
+      RemoveLocked(block, MissCause::kRetired, &leftovers);
+    } else if (const Namespace* ns = uses_[ns_index].ns.load(std::memory_order_relaxed); ns != nullptr) {
+      ExpireLocked(block, LifetimeOf(*ns), &leftovers);
+    }
     return true;
   });
   Drop(&leftovers);

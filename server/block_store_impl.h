@@ -4,6 +4,7 @@
 //   block_store_put.cc    offers and tickets
 //   block_store_evict.cc  making room, removing blocks
 //   block_store_blocks.cc lookups, removal, listing, pins, sweeping
+//   block_store_expiry.cc blocks whose namespace has a time to live
 #ifndef QUARRY_SERVER_BLOCK_STORE_IMPL_H_
 #define QUARRY_SERVER_BLOCK_STORE_IMPL_H_
 
@@ -58,6 +59,7 @@ class BlockStoreImpl {
   absl::StatusOr<PinnedBlocks> Pin(const Namespace& ns, uint32_t group, HashSpan hashes);
   void Clear(uint32_t ns_index);
   NamespaceUse use(const Namespace& ns) const;
+  void ExpectExpiry() { expiry_.store(true, std::memory_order_relaxed); }
   EventLog& events() { return events_; }
   void Tick();
   void Upkeep() { policy_->Upkeep(); }
@@ -73,6 +75,11 @@ class BlockStoreImpl {
     std::vector<std::function<void()>> calls;
   };
   struct Matching;  // one Match under way
+  // How long a namespace's blocks are found, and what time it is, in units of kAgeUnitMs.
+  struct Lifetime {
+    uint64_t units = UINT64_MAX;  // UINT64_MAX: for ever
+    uint32_t now = 0;
+  };
 
   BlockStoreImpl(const BlockStoreOptions& options, Clock* clock, std::unique_ptr<SlabArena> arena,
                  std::unique_ptr<BlockIndex> index);
@@ -86,6 +93,7 @@ class BlockStoreImpl {
 
   struct Use {
     Counter blocks{0}, payload_bytes{0};
+    std::atomic<const Namespace*> ns{nullptr};  // whose blocks they are; set by the first offer
   };
 
   // ---- block_store.cc. The shard's mutex is held in all that are called ...Locked.
@@ -107,7 +115,7 @@ class BlockStoreImpl {
   void CountMiss(MissCause cause) { misses_[static_cast<int>(cause)].fetch_add(1, std::memory_order_relaxed); }
 
   // ---- block_store_match.cc
-  void FindBlocks(Matching* matching);
+  void FindBlocks(const Namespace& ns, Matching* matching);
   void CountUses(const Matching& matching);
   void FindFirstMiss(Matching* matching);
   void Bound(Matching* matching);
@@ -142,14 +150,23 @@ class BlockStoreImpl {
   // Nothing refers to the entry any more.
   void FreeLocked(uint32_t block);
 
+  // ---- block_store_expiry.cc
+  uint32_t NowInAgeUnits() const;
+  Lifetime LifetimeOf(const Namespace& ns) const;
+  bool IsOverLocked(uint32_t block, const Lifetime& lifetime) const;
+  // Removes the block if its time is over and nobody holds it; whether it did.
+  bool ExpireLocked(uint32_t block, const Lifetime& lifetime, Leftovers* leftovers);
+
   // ---- block_store_blocks.cc
   template <typename Visitor>
   uint64_t VisitEntries(uint64_t cursor, uint32_t max_entries, Visitor&& visit);
   void DescribeLocked(uint32_t block, uint32_t tokens_per_block, BlockInfo* info) const;
+  bool BeginSweep();
   void Sweep();
 
   const BlockStoreOptions options_;
   Clock* const clock_;
+  const int64_t start_ns_;
   const int64_t max_leased_bytes_;
   const std::unique_ptr<SlabArena> arena_;
   const std::unique_ptr<BlockIndex> index_;
@@ -167,18 +184,20 @@ class BlockStoreImpl {
   std::mutex sweep_mutex_;
   uint64_t sweep_cursor_ = BlockStore::kEndOfIndex;
   bool sweep_again_ = false;  // something was cleared since the cursor was at the start
+  uint32_t last_sweep_ = 0;   // when it began, in units of kAgeUnitMs
 
   mutable std::mutex tenants_mutex_;
   std::vector<std::string> tenants_;  // names by index
 
   std::atomic<bool> draining_{false};
+  std::atomic<bool> expiry_{false};  // some namespace has a time to live
   std::atomic<int64_t> leased_bytes_{0};
   Counter blocks_{0}, complete_blocks_{0}, in_flight_puts_{0};
   Counter match_hashes_{0}, match_hits_{0};
   std::array<Counter, kMissCauses> misses_{};
   std::array<Counter, kRefusalReasons> refusals_{};
   Counter stored_shards_{0}, stored_bytes_{0}, already_there_{0}, evicted_blocks_{0}, evicted_bytes_{0};
-  Counter slab_evicted_blocks_{0}, slab_evicted_bytes_{0}, corrupt_blocks_{0};
+  Counter slab_evicted_blocks_{0}, slab_evicted_bytes_{0}, expired_blocks_{0}, corrupt_blocks_{0};
   std::array<Counter, kLeaseLimits> lease_limits_{};
 };
 

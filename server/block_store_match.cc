@@ -60,7 +60,7 @@ struct BlockStoreImpl::Matching {
 
 MatchResult BlockStoreImpl::Match(const Namespace& ns, const MatchQuery& query) {
   Matching matching(index_.get(), ns, query);
-  FindBlocks(&matching);
+  FindBlocks(ns, &matching);
   matching.usable = UsablePrefix(query.local_tokens, matching.presence);
   FindFirstMiss(&matching);
   Bound(&matching);
@@ -89,9 +89,17 @@ MatchResult BlockStoreImpl::Match(const Namespace& ns, const MatchQuery& query) 
   return std::move(result);
 }
 
-void BlockStoreImpl::FindBlocks(Matching* matching) {
+void BlockStoreImpl::FindBlocks(const Namespace& ns, Matching* matching) {
+  const Lifetime lifetime = LifetimeOf(ns);
+  Leftovers leftovers;
   index_->Visit(&matching->batch, [&](uint32_t item, uint32_t block) {
     if (block == kNoBlock) return;
+    if (IsOverLocked(block, lifetime)) {
+      if (!ExpireLocked(block, lifetime, &leftovers)) {
+        ghosts_.Remember(matching->batch.hash(item), MissCause::kExpired);
+      }
+      return;
+    }
     BlockEntry& entry = index_->entry(block);
     const BlockState state = StateLocked(entry);
     matching->states[item] = static_cast<char>(state);

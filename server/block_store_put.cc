@@ -14,10 +14,6 @@ uint32_t DepthOf(const Namespace& ns, const PutOffer& offer) {
 
 uint64_t WaiterKey(uint32_t block, uint32_t shard) { return uint64_t{block} << 32 | shard; }
 
-bool HasShard(const BlockEntry& entry) {
-  return std::any_of(entry.slots().begin(), entry.slots().end(), [](uint32_t slot) { return slot < kReservedSlot; });
-}
-
 bool HasNothing(const BlockEntry& entry) {
   return std::all_of(entry.slots().begin(), entry.slots().end(), [](uint32_t slot) { return slot == kNoSlot; });
 }
@@ -46,22 +42,29 @@ OfferResult BlockStoreImpl::Offer(const Namespace& ns, const PutOffer& offer) {
   const int size_class = arena_->size_classes().ClassOf(offer.bytes);
   if (size_class == SizeClasses::kNone) return Refused(RefusalReason::kNoSpace, hash);
   NameTenant(ns);
+  uses_[ns.index].ns.store(&ns, std::memory_order_relaxed);
   // Also when there turns out to be no room: there might have been in more memory. Shards are
   // taken to be of one size.
   reuse_.Store(hash, arena_->size_classes().slot_bytes(size_class) * ns.spec.groups[offer.group].shards);
   const uint32_t parent = offer.parent.empty() ? kNoBlock : FindBlock(KeyOf(ns, offer.group, offer.parent));
 
+  const Lifetime lifetime = LifetimeOf(ns);
+  Leftovers leftovers;
   uint32_t block;
   {
     std::lock_guard<std::mutex> lock(index_->mutex(index_->ShardOf(hash)));
     block = index_->Find(hash, key);
+    if (block != kNoBlock && ExpireLocked(block, lifetime, &leftovers)) block = kNoBlock;
     if (block == kNoBlock) block = index_->Insert(hash, key, ns.spec.groups[offer.group].shards);
     if (block == kNoBlock) return Refused(RefusalReason::kNoSpace, hash);
     BlockEntry& entry = index_->entry(block);
     uint32_t& slot = entry.slots()[offer.shard];
     if (slot == kReservedSlot) return Refused(RefusalReason::kInFlight, hash);
     policy_->Insert(block, DepthOf(ns, offer), parent);
+    if (offer.no_ssd) entry.no_ssd = 1;
     if (slot != kNoSlot) {
+      // Still there only because someone holds it: stored anew.
+      if (IsOverLocked(block, lifetime)) index_->stored_at(block) = lifetime.now;
       already_there_.fetch_add(1, std::memory_order_relaxed);
       OfferResult there;
       there.outcome = PutOutcome::kAlreadyThere;
@@ -102,11 +105,12 @@ void BlockStoreImpl::Publish(PutTicket* ticket) {
       // Removed in the meantime, this shard with it.
       WithdrawLocked(block, taken.shard_, &leftovers, &returned);
     } else {
-      const bool first = !HasShard(entry);
+      const bool first = !entry.HasShard();
       const uint32_t slot = taken.slot_.Release();
       entry.slots()[taken.shard_] = slot;
       uses_[entry.ns].payload_bytes.fetch_add(taken.payload_bytes_, std::memory_order_relaxed);
       if (first) {
+        index_->stored_at(block) = NowInAgeUnits();
         blocks_.fetch_add(1, std::memory_order_relaxed);
         uses_[entry.ns].blocks.fetch_add(1, std::memory_order_relaxed);
       }

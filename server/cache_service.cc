@@ -91,8 +91,19 @@ CacheService::CacheService(NamespaceRegistry* namespaces, BlockStore* store, Ser
     : namespaces_(namespaces), store_(store), metrics_(metrics), limits_(limits) {}
 
 absl::StatusOr<OpenedNamespace> CacheService::OpenNamespace(absl::string_view tenant, absl::string_view name,
-                                                            const ModelSpec& spec, bool sibling_on_mismatch) {
-  return namespaces_->Open(tenant, name, spec, sibling_on_mismatch);
+                                                            const ModelSpec& spec, bool sibling_on_mismatch,
+                                                            uint64_t ttl_ms) {
+  auto opened = namespaces_->Open(tenant, name, spec, sibling_on_mismatch, ttl_ms);
+  if (opened.ok() && opened->ns->ttl_ms != 0) store_->ExpectExpiry();
+  return opened;
+}
+
+absl::Status CacheService::SetTtl(absl::string_view tenant, absl::string_view name, uint64_t ttl_ms) {
+  const absl::StatusOr<const Namespace*> ns = FindNamespace(tenant, name);
+  if (!ns.ok()) return ns.status();
+  if (absl::Status status = namespaces_->SetTtl(**ns, ttl_ms); !status.ok()) return status;
+  if (ttl_ms != 0) store_->ExpectExpiry();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<const Namespace*> CacheService::FindNamespace(absl::string_view tenant, absl::string_view name) const {

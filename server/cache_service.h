@@ -28,7 +28,9 @@ class CacheService {
 
   // InvalidArgument, FailedPrecondition, ResourceExhausted: see NamespaceRegistry::Open.
   absl::StatusOr<OpenedNamespace> OpenNamespace(absl::string_view tenant, absl::string_view name, const ModelSpec& spec,
-                                                bool sibling_on_mismatch);
+                                                bool sibling_on_mismatch, uint64_t ttl_ms);
+  // InvalidArgument, NotFound: see NamespaceRegistry::SetTtl.
+  absl::Status SetTtl(absl::string_view tenant, absl::string_view name, uint64_t ttl_ms);
   // NotFound names the namespace.
   absl::StatusOr<const Namespace*> FindNamespace(absl::string_view tenant, absl::string_view name) const;
 

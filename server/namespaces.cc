@@ -42,6 +42,12 @@ size_t MaxNameBytes(absl::string_view name, const ModelSpec& spec) {
   return sibling ? kMaxSiblingBytes : kMaxNameBytes;
 }
 
+absl::Status CheckTtl(uint64_t ttl_ms) {
+  if (ttl_ms == 0 || (ttl_ms >= kMinTtlMs && ttl_ms <= kMaxTtlMs)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("ttl_ms: ", ttl_ms, " is neither 0 nor ", kMinTtlMs, " to ", kMaxTtlMs));
+}
+
 absl::Status Mismatch(absl::string_view name, const std::vector<std::string>& fields) {
   return absl::FailedPreconditionError(
       absl::StrCat("namespace \"", name, "\" has another spec; differing: ", absl::StrJoin(fields, ", ")));
@@ -50,13 +56,15 @@ absl::Status Mismatch(absl::string_view name, const std::vector<std::string>& fi
 }  // namespace
 
 absl::StatusOr<OpenedNamespace> NamespaceRegistry::Open(absl::string_view tenant, absl::string_view name,
-                                                        const ModelSpec& spec, bool sibling_on_mismatch) {
+                                                        const ModelSpec& spec, bool sibling_on_mismatch,
+                                                        uint64_t ttl_ms) {
   if (absl::Status status = CheckName("tenant", tenant, kMaxNameBytes); !status.ok()) return status;
   if (absl::Status status = Validate(spec); !status.ok()) return status;
   if (absl::Status status = CheckName("name", name, MaxNameBytes(name, spec)); !status.ok()) return status;
+  if (absl::Status status = CheckTtl(ttl_ms); !status.ok()) return status;
 
   std::lock_guard<std::mutex> lock(mutex_);
-  auto own = FindOrCreateLocked(tenant, name, spec);
+  auto own = FindOrCreateLocked(tenant, name, spec, ttl_ms);
   if (!own.ok()) return own.status();
   OpenedNamespace opened;
   opened.ns = *own;
@@ -65,7 +73,7 @@ absl::StatusOr<OpenedNamespace> NamespaceRegistry::Open(absl::string_view tenant
   if (!sibling_on_mismatch) return Mismatch(name, opened.differing_fields);
 
   const std::string sibling_name = SiblingName(name, spec);
-  auto sibling = FindOrCreateLocked(tenant, sibling_name, spec);
+  auto sibling = FindOrCreateLocked(tenant, sibling_name, spec, ttl_ms);
   if (!sibling.ok()) return sibling.status();
   opened.ns = *sibling;
   // The name carries only a part of the digest, and may be opened like any other.
@@ -76,7 +84,7 @@ absl::StatusOr<OpenedNamespace> NamespaceRegistry::Open(absl::string_view tenant
 }
 
 absl::StatusOr<const Namespace*> NamespaceRegistry::FindOrCreateLocked(absl::string_view tenant, absl::string_view name,
-                                                                       const ModelSpec& spec) {
+                                                                       const ModelSpec& spec, uint64_t ttl_ms) {
   const std::string key = KeyOf(tenant, name);
   if (const auto it = by_name_.find(key); it != by_name_.end()) return it->second;
   const uint32_t max_namespaces = std::min(max_namespaces_, kNamespacesPerIndex);
@@ -96,6 +104,7 @@ absl::StatusOr<const Namespace*> NamespaceRegistry::FindOrCreateLocked(absl::str
   ns->tenant = std::string(tenant);
   ns->name = std::string(name);
   ns->spec = spec;
+  ns->ttl_ms = ttl_ms;
   tenants_.emplace(ns->tenant, ns->tenant_index);
   const Namespace* created = ns.get();
   by_name_.emplace(key, created);
@@ -136,6 +145,14 @@ uint32_t NamespaceRegistry::RenumberLocked(Namespace& ns) {
   const auto next = static_cast<uint32_t>(contents_.size());
   contents_.push_back(&ns);
   return ns.index.exchange(next);
+}
+
+absl::Status NamespaceRegistry::SetTtl(const Namespace& ns, uint64_t ttl_ms) {
+  if (absl::Status status = CheckTtl(ttl_ms); !status.ok()) return status;
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (ns.retired) return absl::NotFoundError(absl::StrCat("namespace \"", ns.name, "\": retired already"));
+  contents_[ns.index]->ttl_ms = ttl_ms;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<uint32_t> NamespaceRegistry::Flush(const Namespace& ns) {

@@ -19,12 +19,17 @@ namespace quarry::server {
 // An index entry has 16 bits for the namespace.
 inline constexpr uint32_t kNamespacesPerIndex = 1u << 16;
 
-// Alive as long as the registry. Immutable once opened, but for `index` and `retired`.
+// Bounds of a time to live that is set; 0: none is.
+inline constexpr uint64_t kMinTtlMs = 1'000;
+inline constexpr uint64_t kMaxTtlMs = 315'360'000'000;  // ten years
+
+// Alive as long as the registry. Immutable once opened, but for what is atomic.
 struct Namespace {
   // This node's number of its contents, part of the index key: a flush gives it another, and
   // no number is given twice.
   std::atomic<uint32_t> index{0};
   std::atomic<bool> retired{false};
+  std::atomic<uint64_t> ttl_ms{0};  // see NamespaceInfo in types.proto
   uint32_t tenant_index = 0;
   std::string id;  // NamespaceId(tenant, name, spec), 32 bytes
   std::string tenant;
@@ -48,15 +53,18 @@ class NamespaceRegistry {
       : max_namespaces_(max_namespaces), max_tenants_(max_tenants) {}
 
   // InvalidArgument: bad name or spec. FailedPrecondition: the name is taken by another
-  // spec and no sibling is wanted; the message names the differing fields.
+  // spec and no sibling is wanted; the message names the differing fields. `ttl_ms` is for a
+  // namespace that is created.
   // ResourceExhausted: too many.
   absl::StatusOr<OpenedNamespace> Open(absl::string_view tenant, absl::string_view name, const ModelSpec& spec,
-                                       bool sibling_on_mismatch);
+                                       bool sibling_on_mismatch, uint64_t ttl_ms = 0);
   // nullptr: not known here.
   const Namespace* Find(absl::string_view tenant, absl::string_view name) const;
   // Those that are not retired.
   std::vector<const Namespace*> List() const;
 
+  // InvalidArgument names the bounds. NotFound: the namespace has been retired.
+  absl::Status SetTtl(const Namespace& ns, uint64_t ttl_ms);
   // Makes it empty: whatever was stored under its number until now is not found any more.
   // Returns that number, for the store to sweep. ResourceExhausted: no number is left.
   absl::StatusOr<uint32_t> Flush(const Namespace& ns);
@@ -70,7 +78,7 @@ class NamespaceRegistry {
  private:
   // The namespace of that name, whatever its spec.
   absl::StatusOr<const Namespace*> FindOrCreateLocked(absl::string_view tenant, absl::string_view name,
-                                                      const ModelSpec& spec);
+                                                      const ModelSpec& spec, uint64_t ttl_ms);
   absl::Status CheckNumberLeftLocked() const;
   uint32_t RenumberLocked(Namespace& ns);
 

@@ -16,7 +16,6 @@ namespace quarry {
 namespace {
 
 constexpr int kEventsPerRound = 64;
-constexpr int64_t kNsPerMs = 1'000'000;
 
 // Without its descriptors a loop cannot exist, and nobody could go on without it.
 int RequireFd(int fd, const char* what) {

@@ -65,6 +65,7 @@ void Fields(auto& coder, Is<OpenNamespace> auto& m) {
   coder.Field(1, m.name);
   coder.Field(2, m.spec);
   coder.Field(3, m.sibling_on_mismatch);
+  coder.Field(4, m.ttl_ms);
 }
 
 void Fields(auto& coder, Is<ChainPart> auto& m) {
@@ -175,6 +176,7 @@ void Fields(auto& coder, Is<NamespaceReply> auto& m) {
   coder.Field(2, m.id);
   coder.Field(3, m.name);
   coder.Field(4, m.differing_fields);
+  coder.Field(5, m.ttl_ms);
 }
 
 void Fields(auto& coder, Is<ChainState> auto& m) {

@@ -48,6 +48,7 @@ struct OpenNamespace {
   absl::string_view name;
   ModelSpec spec;
   bool sibling_on_mismatch = false;
+  uint64_t ttl_ms = 0;
 };
 
 struct ChainPart {
@@ -175,6 +176,7 @@ struct NamespaceReply {
   absl::string_view id;
   absl::string_view name;
   std::vector<std::string> differing_fields;
+  uint64_t ttl_ms = 0;
 };
 
 struct ChainState {

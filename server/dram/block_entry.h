@@ -2,6 +2,7 @@
 #ifndef QUARRY_SERVER_DRAM_BLOCK_ENTRY_H_
 #define QUARRY_SERVER_DRAM_BLOCK_ENTRY_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -45,6 +46,7 @@ struct BlockEntry {
   uint8_t many : 1;     // `set` rather than `slot`
   uint8_t parked : 1;   // popped by the policy while pinned; goes back with the last pin
   uint8_t removed : 1;  // no longer found, kept only for its pins and leases
+  uint8_t no_ssd : 1;   // a put asked that it never be written to an SSD
   union {
     uint32_t slot;       // of the only shard
     uint32_t* set;       // [0]: how many shards; then a slot each
@@ -77,6 +79,10 @@ struct BlockEntry {
 
   // A slot's number, kReservedSlot or kNoSlot for each shard.
   absl::Span<uint32_t> slots() { return many ? absl::MakeSpan(set + 1, set[0]) : absl::MakeSpan(&slot, 1); }
+  bool HasShard() const {
+    const auto all = slots();
+    return std::any_of(all.begin(), all.end(), [](uint32_t shard_slot) { return shard_slot < kReservedSlot; });
+  }
   absl::Span<const uint32_t> slots() const { return const_cast<BlockEntry*>(this)->slots(); }
 };
 static_assert(sizeof(BlockEntry) == 64);

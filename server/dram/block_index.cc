@@ -23,8 +23,6 @@ constexpr uint64_t kFullDenominator = 4;
 // Lookups between the fetch of a table's line and its use.
 constexpr size_t kPrefetchDistance = 16;
 constexpr uint64_t kGoldenRatio = 0x9E3779B97F4A7C15;
-// Malloc's header and rounding, roughly.
-constexpr uint64_t kAllocationOverhead = 16;
 
 uint64_t RandomSeed() {
   const std::string bytes = SecureRandomBytes(sizeof(uint64_t));
@@ -87,22 +85,27 @@ absl::StatusOr<std::unique_ptr<BlockIndex>> BlockIndex::Create(uint32_t shards, 
   }
   auto entries = ReservedMemory::Create(per_shard * shards * sizeof(BlockEntry), ReservedMemory::Pages::kHuge);
   if (!entries.ok()) return entries.status();
+  auto ages = ReservedMemory::Create(per_shard * shards * sizeof(uint32_t), ReservedMemory::Pages::kHuge);
+  if (!ages.ok()) return ages.status();
   const uint64_t table_size = std::bit_ceil(per_shard * kFullDenominator / kFullNumerator + 1);
   auto tables = ReservedMemory::Create(table_size * shards * sizeof(PackedBucket), ReservedMemory::Pages::kHuge);
   if (!tables.ok()) return tables.status();
-  return std::unique_ptr<BlockIndex>(
-      new BlockIndex(shards, static_cast<uint32_t>(per_shard), *std::move(entries), *std::move(tables)));
+  return std::unique_ptr<BlockIndex>(new BlockIndex(shards, static_cast<uint32_t>(per_shard), *std::move(entries),
+                                                    *std::move(ages), *std::move(tables)));
 }
 
-BlockIndex::BlockIndex(uint32_t shards, uint32_t blocks_per_shard, ReservedMemory entries, ReservedMemory tables)
+BlockIndex::BlockIndex(uint32_t shards, uint32_t blocks_per_shard, ReservedMemory entries, ReservedMemory ages,
+                       ReservedMemory tables)
     : shard_count_(shards),
       shard_mask_(shards - 1),
       shard_bits_(std::countr_zero(shards)),
       blocks_per_shard_(blocks_per_shard),
       seed_(RandomSeed()),
       entry_memory_(std::move(entries)),
+      age_memory_(std::move(ages)),
       table_memory_(std::move(tables)),
       entries_(reinterpret_cast<BlockEntry*>(entry_memory_.data())),
+      stored_at_(reinterpret_cast<uint32_t*>(age_memory_.data())),
       tables_(reinterpret_cast<PackedBucket*>(table_memory_.data())),
       shards_(new Shard[shards]) {
   for (uint32_t i = 0; i < shards; ++i) shards_[i].mask.store(kFirstTableSize - 1, std::memory_order_relaxed);
@@ -182,6 +185,7 @@ uint32_t BlockIndex::Insert(uint64_t hash, const BlockKey& key, uint32_t block_s
   e.many = block_shards != 1;
   e.parked = 0;
   e.removed = 0;
+  e.no_ssd = 0;
   if (e.many) {
     e.set = new uint32_t[1 + block_shards];
     e.set[0] = block_shards;
@@ -268,7 +272,8 @@ uint64_t BlockIndex::memory_bytes() const {
     most_entries = std::max<uint64_t>(most_entries, shards_[i].entries);
     largest_table = std::max(largest_table, MaskOf(i) + uint64_t{1});
   }
-  return bytes + shard_count_ * (most_entries * sizeof(BlockEntry) + largest_table * sizeof(PackedBucket));
+  return bytes +
+         shard_count_ * (most_entries * (sizeof(BlockEntry) + sizeof(uint32_t)) + largest_table * sizeof(PackedBucket));
 }
 
 }  // namespace quarry::server

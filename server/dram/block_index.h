@@ -76,6 +76,9 @@ class BlockIndex {
   std::mutex& mutex(uint32_t shard) const { return shards_[shard].mutex; }
 
   BlockEntry& entry(uint32_t block) const { return entries_[block]; }
+  // When its first shard was stored, as the store counts time. Guarded as entries are; beside
+  // them, because lookups need it only where blocks expire.
+  uint32_t& stored_at(uint32_t block) const { return stored_at_[block]; }
 
   // The calls below need the shard's mutex held.
   uint32_t Find(uint64_t hash, const BlockKey& key) const;
@@ -136,7 +139,8 @@ class BlockIndex {
     uint64_t side_bytes = 0;  // slot sets and long hashes
   };
 
-  BlockIndex(uint32_t shards, uint32_t blocks_per_shard, ReservedMemory entries, ReservedMemory tables);
+  BlockIndex(uint32_t shards, uint32_t blocks_per_shard, ReservedMemory entries, ReservedMemory ages,
+             ReservedMemory tables);
 
   uint32_t MaskOf(uint32_t shard) const { return shards_[shard].mask.load(std::memory_order_relaxed); }
   PackedBucket& BucketAt(uint32_t shard, uint32_t place) const {
@@ -164,8 +168,10 @@ class BlockIndex {
   const uint32_t blocks_per_shard_;
   const uint64_t seed_;
   const ReservedMemory entry_memory_;
+  const ReservedMemory age_memory_;
   const ReservedMemory table_memory_;
   BlockEntry* const entries_;
+  uint32_t* const stored_at_;
   PackedBucket* const tables_;
   const std::unique_ptr<Shard[]> shards_;
 };

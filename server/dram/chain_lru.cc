@@ -28,7 +28,6 @@ constexpr size_t kLookedAtPerAdded = 2;
 // Records that touches may add before one of them has to compact.
 constexpr size_t kMaxTouched = 8192;
 constexpr size_t kPrefetchAhead = 8;
-constexpr uint64_t kAllocationOverhead = 16;
 constexpr uint64_t kTreeOverhead = 8;  // of a B-tree node's spare room, per bucket
 
 }  // namespace

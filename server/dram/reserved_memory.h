@@ -10,6 +10,9 @@
 
 namespace quarry::server {
 
+// Of small allocations, where memory is counted: malloc's header and rounding, roughly.
+inline constexpr size_t kAllocationOverhead = 16;
+
 // Private anonymous pages, zero until written, aligned to kAlignment. Unmapped on
 // destruction.
 class ReservedMemory {

@@ -38,6 +38,12 @@ grpc::ServerUnaryReactor* AdminApi::ListNamespaces(grpc::CallbackServerContext* 
   return Answer(context, absl::OkStatus());
 }
 
+grpc::ServerUnaryReactor* AdminApi::SetNamespaceTtl(grpc::CallbackServerContext* context,
+                                                    const v1::SetNamespaceTtlRequest* request,
+                                                    v1::SetNamespaceTtlResponse*) {
+  return Answer(context, service_->SetTtl(TenantOr(request->tenant()), request->namespace_(), request->ttl_ms()));
+}
+
 grpc::ServerUnaryReactor* AdminApi::FlushNamespace(grpc::CallbackServerContext* context,
                                                    const v1::FlushNamespaceRequest* request,
                                                    v1::FlushNamespaceResponse* response) {

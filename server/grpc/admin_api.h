@@ -22,6 +22,9 @@ class AdminApi final : public v1::Admin::CallbackService {
   grpc::ServerUnaryReactor* ListNamespaces(grpc::CallbackServerContext* context,
                                            const v1::ListNamespacesRequest* request,
                                            v1::ListNamespacesResponse* response) override;
+  grpc::ServerUnaryReactor* SetNamespaceTtl(grpc::CallbackServerContext* context,
+                                            const v1::SetNamespaceTtlRequest* request,
+                                            v1::SetNamespaceTtlResponse* response) override;
   grpc::ServerUnaryReactor* FlushNamespace(grpc::CallbackServerContext* context,
                                            const v1::FlushNamespaceRequest* request,
                                            v1::FlushNamespaceResponse* response) override;

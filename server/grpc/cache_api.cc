@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 #include "server/grpc/convert.h"
 #include "server/grpc/get_stream.h"
 #include "server/grpc/put_stream.h"
@@ -23,6 +24,17 @@ absl::Status Rejected(ServiceMetrics& metrics, absl::Status status) {
   metrics.requests[op].fetch_add(1, std::memory_order_relaxed);
   metrics.errors[op].fetch_add(1, std::memory_order_relaxed);
   return status;
+}
+
+// The answer to a match that is to find nothing.
+MatchResult OptedOut(absl::Span<const ChainQuery> chains, uint64_t local_tokens) {
+  MatchResult result;
+  result.usable_tokens = local_tokens;
+  result.first_miss = MissCause::kOptedOut;
+  for (const ChainQuery& chain : chains) {
+    result.chains.push_back({std::string(chain.hashes.size(), static_cast<char>(BlockState::kAbsent)), {}});
+  }
+  return result;
 }
 
 }  // namespace
@@ -52,7 +64,7 @@ absl::Status CacheApi::DoOpen(const v1::OpenNamespaceRequest& request, v1::OpenN
   const absl::StatusOr<ModelSpec> spec = FromProto(request.spec());
   if (!spec.ok()) return spec.status();
   const absl::string_view tenant = TenantOr(request.tenant());
-  auto opened = service_->OpenNamespace(tenant, request.namespace_(), *spec, sibling);
+  auto opened = service_->OpenNamespace(tenant, request.namespace_(), *spec, sibling, request.ttl_ms());
   if (!opened.ok()) {
     if (const auto taken = service_->FindNamespace(tenant, request.namespace_()); taken.ok()) {
       *differing_fields = DifferingFields((*taken)->spec, *spec);
@@ -76,6 +88,10 @@ absl::Status CacheApi::DoMatch(const v1::MatchRequest& request, v1::MatchRespons
   if (!ns.ok()) return Rejected(metrics, ns.status());
   const absl::StatusOr<PackedChains> packed = PackChains(request, (*ns)->spec.hash_bytes, service_->limits().max_items);
   if (!packed.ok()) return Rejected(metrics, packed.status());
+  if (request.no_load()) {
+    ToProto(OptedOut(packed->chains, request.local_tokens()), response);
+    return absl::OkStatus();
+  }
 
   MatchQuery query;
   query.local_tokens = request.local_tokens();
@@ -96,7 +112,6 @@ grpc::ServerUnaryReactor* CacheApi::Lookup(grpc::CallbackServerContext* context,
 absl::Status CacheApi::DoLookup(const v1::LookupRequest& request, v1::LookupResponse* response) {
   const absl::StatusOr<BlockTarget> target = BlocksOf(*service_, request);
   if (!target.ok()) return target.status();
-  constexpr int64_t kNsPerUs = 1'000;
   for (BlockInfo& block : service_->store().Lookup(*target->ns, target->group, target->hashes())) {
     v1::BlockInfo* out = response->add_blocks();
     if (block.state == BlockState::kDram) {

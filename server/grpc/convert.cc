@@ -160,6 +160,8 @@ void ToProto(BlockInfo&& block, v1::BlockInfo* out) {
   out->set_bytes(block.bytes);
   out->set_shards_there(block.shards_there);
   out->set_leases(block.leases);
+  out->set_age_ms(block.age_ms);
+  out->set_no_ssd(block.no_ssd);
 }
 
 void ToProto(const Namespace& ns, v1::NamespaceInfo* info) {
@@ -167,6 +169,7 @@ void ToProto(const Namespace& ns, v1::NamespaceInfo* info) {
   info->set_name(ns.name);
   info->set_id(ns.id);
   ToProto(ns.spec, info->mutable_spec());
+  info->set_ttl_ms(ns.ttl_ms.load(std::memory_order_relaxed));
 }
 
 }  // namespace quarry::server

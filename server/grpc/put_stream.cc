@@ -104,6 +104,8 @@ absl::Status PutStream::HandleHeader(const v1::PutHeader& header) {
   if (!ns.ok()) return ns.status();
   ns_ = *ns;
   retain_ms_ = header.retain_ms();
+  no_ssd_ = header.no_ssd();
+  no_store_ = header.no_store();
   return absl::OkStatus();
 }
 
@@ -147,14 +149,19 @@ absl::Status PutStream::BeginShard(v1::PutShard&& message) {
   shard_.reserved = 0;
   shard_.outcome = response_.add_outcomes();
   const v1::PutShard& shard = shard_.message;
+  if (no_store_) {
+    shard_.outcome->set_kind(Outcome::KIND_REFUSED);
+    shard_.outcome->set_reason(v1::REFUSAL_REASON_OPTED_OUT);
+    return absl::OkStatus();
+  }
   if (!limits_->put_bytes.Take(shard.bytes())) {
     shard_.outcome->set_kind(Outcome::KIND_REFUSED);
     shard_.outcome->set_reason(v1::REFUSAL_REASON_TOO_MANY_IN_FLIGHT);
     return absl::OkStatus();
   }
   shard_.reserved = shard.bytes();
-  OfferResult offer = service_->store().Offer(
-      *ns_, {shard.group(), shard.shard(), shard.hash(), shard.parent(), shard.depth(), shard.bytes(), retain_ms_});
+  OfferResult offer = service_->store().Offer(*ns_, {shard.group(), shard.shard(), shard.hash(), shard.parent(),
+                                                     shard.depth(), shard.bytes(), retain_ms_, no_ssd_});
   shard_.ticket = std::move(offer.ticket);
   if (shard_.ticket) {
     shard_.summer.Start(kChunkBytes, shard_.ticket.slot().header()->sums);

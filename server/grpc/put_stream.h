@@ -62,6 +62,8 @@ class PutStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
 
   const Namespace* ns_ = nullptr;  // from the header
   uint32_t retain_ms_ = 0;
+  bool no_ssd_ = false;
+  bool no_store_ = false;
   bool shard_open_ = false;
   Shard shard_;
   v1::PutResponse response_;  // all calls come one after the other: reads are

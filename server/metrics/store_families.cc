@@ -60,6 +60,8 @@ void AddEvictions(Families& out, const StoreStats& store) {
             store.evicted_blocks, store.slab_evicted_blocks);
   by_reason("quarry_evicted_bytes_total", "Slots of the blocks evicted, by reason and tier.", store.evicted_bytes,
             store.slab_evicted_bytes);
+  AddCounter(out, "quarry_expired_blocks_total", "Blocks dropped at the end of their namespace's time to live.",
+             store.expired_blocks, {{"tier", kDramTier}});
   AddCounter(out, "quarry_corrupt_blocks_total", "Blocks dropped because what is stored fails its checksum.",
              store.corrupt_blocks, {{"tier", kDramTier}});
   AddCounter(out, "quarry_slab_moves_total", "Slabs that moved between size classes.", store.slab_moves);

@@ -73,6 +73,7 @@ PutRequest::PutRequest(std::shared_ptr<Session> session, uint64_t id, const Name
       ns_(ns),
       priority_(put.priority),
       retain_ms_(put.retain_ms),
+      no_ssd_(put.no_ssd),
       wait_in_flight_(put.wait_in_flight) {
   CopyItems(put);
   undecided_ = static_cast<uint32_t>(items_.size());
@@ -117,7 +118,7 @@ void PutRequest::Advance() {
 void PutRequest::OfferItem(uint32_t number, std::vector<std::unique_ptr<Transfer>>* wanted) {
   const Item& item = items_[number];
   OfferResult result = session().service().store().Offer(
-      *ns_, {item.group, item.shard, item.hash, item.parent, item.depth, item.bytes, retain_ms_});
+      *ns_, {item.group, item.shard, item.hash, item.parent, item.depth, item.bytes, retain_ms_, no_ssd_});
   if (result.outcome == PutOutcome::kUnknown) {
     session().Reserve(item.bytes);
     wanted->push_back(std::make_unique<SlotTransfer>(std::static_pointer_cast<PutRequest>(shared_from_this()), number,

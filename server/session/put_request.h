@@ -56,6 +56,7 @@ class PutRequest : public Request {
   const Namespace* const ns_;
   const uint32_t priority_;
   const uint32_t retain_ms_;
+  const bool no_ssd_;
   const bool wait_in_flight_;
   std::string bytes_;  // all hashes and parents
   std::vector<Item> items_;

@@ -7,11 +7,7 @@
 #include "server/session/session.h"
 
 namespace quarry::server {
-namespace {
-
-constexpr int64_t kNsPerMs = 1'000'000;
-
-}  // namespace
+namespace {}  // namespace
 
 Request::Request(std::shared_ptr<Session> session, uint64_t id, Op op, uint32_t deadline_ms)
     : session_(std::move(session)),

@@ -153,7 +153,8 @@ void Session::Handle(uint64_t request, const wire::OpenNamespace& message) {
   if (absl::Status status = service().CheckNotDraining(); !status.ok()) {
     return Fail(request, Op::kOpenNamespace, status);
   }
-  auto opened = service().OpenNamespace(parts_.tenant, message.name, message.spec, message.sibling_on_mismatch);
+  auto opened =
+      service().OpenNamespace(parts_.tenant, message.name, message.spec, message.sibling_on_mismatch, message.ttl_ms);
   if (!opened.ok()) return FailOpen(request, message, opened.status());
   auto it = std::find(namespaces_.begin(), namespaces_.end(), opened->ns);
   if (it == namespaces_.end()) {
@@ -165,7 +166,8 @@ void Session::Handle(uint64_t request, const wire::OpenNamespace& message) {
     it = namespaces_.insert(namespaces_.end(), opened->ns);
   }
   const auto handle = static_cast<uint32_t>(it - namespaces_.begin() + 1);
-  Send(request, wire::NamespaceReply{handle, opened->ns->id, opened->ns->name, opened->differing_fields});
+  Send(request, wire::NamespaceReply{handle, opened->ns->id, opened->ns->name, opened->differing_fields,
+                                     opened->ns->ttl_ms.load(std::memory_order_relaxed)});
 }
 
 void Session::Handle(uint64_t request, const wire::Get& message) {

@@ -163,7 +163,7 @@ TEST(NamespaceClashTest, NamesTheFieldsOrOpensASiblingThatIsApart) {
   EXPECT_TRUE(absl::IsFailedPrecondition(clash)) << clash;
   EXPECT_THAT(std::string(clash.message()),
               AllOf(HasSubstr("weights_revision"), HasSubstr("groups[0].tokens_per_block")));
-  const auto sibling = first->OpenNamespace(first.ns().name(), spec, /*sibling_on_mismatch=*/true);
+  const auto sibling = first->OpenNamespace(first.ns().name(), spec, {.sibling_on_mismatch = true});
   ASSERT_TRUE(sibling.ok()) << sibling.status();
   EXPECT_THAT(sibling->differing_fields(), ElementsAre("weights_revision", "groups[0].tokens_per_block"));
   EXPECT_NE(sibling->id(), first.ns().id());
@@ -186,7 +186,7 @@ TEST(NamespaceClashTest, ASiblingSurvivesTheServersRestart) {
   spec.weights_revision = "another";
   const std::string longest(256, 'n');
   ASSERT_TRUE(peer->OpenNamespace(longest, PlainSpec(kShard)).ok());
-  const auto sibling = peer->OpenNamespace(longest, spec, /*sibling_on_mismatch=*/true);
+  const auto sibling = peer->OpenNamespace(longest, spec, {.sibling_on_mismatch = true});
   ASSERT_TRUE(sibling.ok()) << sibling.status();
   server->Kill();
   server = std::make_unique<PrivateServer>("160MiB", PrivateServer::Flags{.transfer = address});

@@ -354,7 +354,7 @@ TEST_P(ThousandCancelsTest, EndOnceEachAndLeaveNothing) {
   TestRandom random;
   Peer peer(server.address(), PlainSpec(kShard), OptionsFor(GetParam()));
   Batch stored(peer, kStoredId, kBlocks);
-  ASSERT_TRUE(stored.Put({.retain_ms = kLongMs}).ok());  // whatever else is put
+  ASSERT_TRUE(stored.Put({.control = {.retain_ms = kLongMs}}).ok());  // whatever else is put
   {
     Canceller canceller(peer, &random);
     for (uint64_t round = 0; round < 1000; ++round) ASSERT_NO_FATAL_FAILURE(canceller.Round(round));

@@ -44,6 +44,30 @@ class AdminTest(GrpcCase):
         nobody = self.call(self.admin.ListNamespaces, self.A.ListNamespacesRequest(tenant="nobody"))
         self.assertEqual(len(nobody.namespaces), 0)
 
+    def test_a_time_to_live_is_set_told_and_kept(self):
+        request = self.C.OpenNamespaceRequest(namespace="brief", spec=self.spec(), ttl_ms=600_000)
+        self.assertEqual(self.call(self.cache.OpenNamespace, request).namespace.ttl_ms, 600_000)
+        self.put(["brief"], ns="brief")
+        (block,) = self.call(self.cache.Lookup, self.C.LookupRequest(
+            namespace="brief", hashes=[block_hash("brief")])).blocks
+        self.assertLess(block.age_ms, 600_000)
+        self.call(self.admin.SetNamespaceTtl, self.A.SetNamespaceTtlRequest(namespace="brief", ttl_ms=1_000))
+        # Gone without anyone's asking for it.
+        quarryd.wait_until(lambda: self.daemon.samples()['quarry_expired_blocks_total{tier="dram"}'] == 1, "its end")
+        (block,) = self.call(self.cache.Lookup, self.C.LookupRequest(
+            namespace="brief", hashes=[block_hash("brief")])).blocks
+        self.assertEqual(block.miss, self.T.MISS_CAUSE_EXPIRED)
+        self.assertEqual(self.call(self.cache.OpenNamespace, request).namespace.ttl_ms, 1_000)
+
+    def test_bad_times_to_live_are_refused_by_field(self):
+        for ttl_ms in (1, 999, 315_360_000_001):
+            self.refuses_field("ttl_ms", self.admin.SetNamespaceTtl,
+                               self.A.SetNamespaceTtlRequest(namespace=self.ns, ttl_ms=ttl_ms))
+            self.refuses_field("ttl_ms", self.cache.OpenNamespace,
+                               self.C.OpenNamespaceRequest(namespace="bad", spec=self.spec(), ttl_ms=ttl_ms))
+        self.refused(grpc.StatusCode.NOT_FOUND, self.admin.SetNamespaceTtl,
+                     self.A.SetNamespaceTtlRequest(namespace="none", ttl_ms=1_000))
+
     def test_a_flush_empties_the_namespace_at_once_and_gives_the_memory_back(self):
         names = [f"{self.ns}{i}" for i in range(50)]
         used = self.stats().used_bytes

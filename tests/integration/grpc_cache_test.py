@@ -191,6 +191,27 @@ class QueryTest(GrpcCase):
         self.assertEqual((matched.first_miss, matched.first_miss_block), (self.T.MISS_CAUSE_NEVER_STORED, 3))
         self.assertEqual(self.get(names[:1], lease=matched.lease)[0][names[0]], payload(names[0]))
 
+    def test_who_opts_out_finds_and_stores_nothing_and_moves_no_counter(self):
+        self.put([self.ns])
+        counted = ("match_hashes", "match_hits", "misses", "refusals", "stored_shards")
+        before = self.call(self.cache.Stats, self.C.StatsRequest())
+        matched = self.match([self.ns, "other"], no_load=True)
+        self.assertEqual((matched.usable_tokens, matched.first_miss), (0, self.T.MISS_CAUSE_OPTED_OUT))
+        self.assertEqual(list(matched.chains[0].states), [self.T.BLOCK_STATE_ABSENT] * 2)
+        outcomes = self.put(["fresh", self.ns], no_store=True)
+        self.assertEqual([o.reason for o in outcomes], [self.T.REFUSAL_REASON_OPTED_OUT] * 2)
+        after = self.call(self.cache.Stats, self.C.StatsRequest())
+        for field in counted:
+            self.assertEqual(getattr(after, field), getattr(before, field), field)
+        self.assertEqual(self.has(["fresh"]), [False])
+
+    def test_a_lookup_tells_that_a_block_is_not_for_ssds(self):
+        self.put(["kept"], no_ssd=True)
+        self.put(["other"])
+        blocks = self.call(self.cache.Lookup, self.C.LookupRequest(
+            namespace=self.ns, hashes=[block_hash("kept"), block_hash("other")])).blocks
+        self.assertEqual([block.no_ssd for block in blocks], [True, False])
+
     def test_a_lookup_tells_of_each_block_and_counts_nothing(self):
         names = [f"{self.ns}{i}" for i in range(3)]
         self.put(names[:2])

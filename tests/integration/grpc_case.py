@@ -85,9 +85,9 @@ class GrpcCase(unittest.TestCase):
         return self.call(self.cache.OpenNamespace, self.C.OpenNamespaceRequest(
             namespace=name, spec=self.spec(**override), on_mismatch=mismatch))
 
-    def put_parts(self, blocks, ns=None, piece=70_000, sums=True, shard=0, retain_ms=0):
+    def put_parts(self, blocks, ns=None, piece=70_000, sums=True, shard=0, **header):
         """PutRequests of a chain of (name, bytes)."""
-        yield self.C.PutRequest(header=self.C.PutHeader(namespace=ns or self.ns, retain_ms=retain_ms))
+        yield self.C.PutRequest(header=self.C.PutHeader(namespace=ns or self.ns, **header))
         parent = b""
         for depth, (name, data) in enumerate(blocks):
             yield self.C.PutRequest(shard=self.C.PutShard(

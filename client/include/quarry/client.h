@@ -72,6 +72,19 @@ struct ClientCounters {
   uint64_t checksum_failures = 0;
 };
 
+// What one request of an engine asks of the cache, for all its operations alike: each heeds
+// what concerns it.
+struct RequestControl {
+  // Matches, gets and fetches: everything is a miss, with cause kOptedOut. Puts: everything is
+  // refused, with reason kOptedOut. The node is not asked and counts nothing, the call ends at
+  // once, also without a connection, and nothing but namespace and queue is looked at.
+  bool no_load = false;
+  bool no_store = false;
+  uint32_t retain_ms = 0;  // puts: keep at least so long, within the node's bounds on leases
+  uint32_t priority = 0;   // gets, puts, fetches: 0 to 7; what is larger moves first
+  bool no_ssd = false;     // puts: never write it to an SSD
+};
+
 using OperationId = uint64_t;  // never 0, never reused by a client
 
 class ClientImpl;
@@ -93,6 +106,14 @@ class QUARRY_EXPORT MemoryRegion {
   MemoryRange range_;
 };
 
+struct NamespaceOptions {
+  // When the name is taken by another spec: open a sibling instead of failing.
+  bool sibling_on_mismatch = false;
+  // When this call creates the namespace: blocks are found for at most so long after they were
+  // stored. 0: without a limit; else 1 s to 10 years.
+  uint64_t ttl_ms = 0;
+};
+
 // An open namespace. Copyable, cheap; survives reconnects.
 class QUARRY_EXPORT Namespace {
  public:
@@ -106,6 +127,7 @@ class QUARRY_EXPORT Namespace {
   const ModelSpec& spec() const;
   // Not empty: another spec holds the name, and this is a sibling; the fields that differ.
   const std::vector<std::string>& differing_fields() const;
+  uint64_t ttl_ms() const;  // in force when it was opened
 
   struct State;
 
@@ -144,6 +166,7 @@ struct MatchOptions {
   uint32_t lease_ms = 5'000;  // 0: none
   bool no_touch = false;
   uint32_t deadline_ms = 0;  // 0: the client's default
+  RequestControl control;
 };
 
 struct MatchResult {
@@ -182,7 +205,7 @@ struct Item {
 struct GetOptions {
   Lease lease;
   uint32_t deadline_ms = 0;
-  uint32_t priority = 0;        // 0 to 7, larger first
+  RequestControl control;
   bool wait_in_flight = false;  // wait for puts under way instead of a kInFlight miss
   bool item_completions = false;
   uint64_t window_bytes = 0;  // at most so much of this get on its way; 0: no bound
@@ -206,19 +229,16 @@ struct TransferResult {
 
 struct PutOptions {
   uint32_t deadline_ms = 0;
-  uint32_t priority = 0;
-  uint32_t retain_ms = 0;
-  bool no_ssd = false;
+  RequestControl control;
   bool wait_in_flight = false;
   bool item_completions = false;
 };
 
 struct FetchOptions {
-  MatchOptions match;
+  MatchOptions match;       // and the control of the whole
   uint32_t shard = 0;       // which shard of every block; FetchPrefix moves one a call
   uint64_t max_blocks = 0;  // 0: as many as there are destinations
   uint64_t min_blocks = 0;  // fewer usable: nothing moves, and nothing is usable
-  uint32_t priority = 0;
   bool item_completions = false;
 };
 
@@ -243,9 +263,9 @@ class QUARRY_EXPORT Client {
   Client& operator=(const Client&) = delete;
 
   // Blocking. FailedPrecondition names the differing fields when the name is taken by
-  // another spec, unless `sibling_on_mismatch`: then a sibling is opened instead.
+  // another spec and no sibling is wanted.
   absl::StatusOr<Namespace> OpenNamespace(absl::string_view name, const ModelSpec& spec,
-                                          bool sibling_on_mismatch = false);
+                                          const NamespaceOptions& options = {});
   // Ranges must not overlap those registered already. At most 4096.
   absl::StatusOr<MemoryRegion> RegisterMemory(void* base, size_t bytes);
 

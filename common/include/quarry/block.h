@@ -25,8 +25,10 @@ enum class MissCause : uint8_t {
   kRetired = 6,
   kNodeLost = 7,
   kCorrupt = 8,
+  kExpired = 9,
+  kOptedOut = 10,
 };
-inline constexpr int kMissCauses = 9;
+inline constexpr int kMissCauses = 11;
 
 enum class RefusalReason : uint8_t {
   kNone = 0,
@@ -37,8 +39,9 @@ enum class RefusalReason : uint8_t {
   kInFlight = 5,
   kCancelled = 6,
   kTooManyInFlight = 7,
+  kOptedOut = 8,
 };
-inline constexpr int kRefusalReasons = 8;
+inline constexpr int kRefusalReasons = 9;
 
 // Which bound on leases left usable blocks without one.
 enum class LeaseLimit : uint8_t { kNone = 0, kLeases = 1, kBlocks = 2, kBytes = 3 };

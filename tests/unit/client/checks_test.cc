@@ -146,7 +146,7 @@ class ItemsTest : public testing::Test {
 
   std::vector<std::byte> memory_;
   ModelSpec spec_;
-  Namespace::State ns_{1, "ns", TestNamespaceId(), MakeSpec(), {}};
+  Namespace::State ns_{1, "ns", TestNamespaceId(), MakeSpec(), {}, 0};
   wire::Limits limits_;
   std::vector<MemoryRange> registered_;
   std::vector<std::unique_ptr<std::string>> hashes_;
