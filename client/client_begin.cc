@@ -21,6 +21,13 @@ namespace {
 
 constexpr uint32_t kMaxPriority = 7;
 
+std::vector<uint32_t> GroupsOf(absl::Span<const Chain> chains) {
+  std::vector<uint32_t> groups;
+  groups.reserve(chains.size());
+  for (const Chain& chain : chains) groups.push_back(chain.group);
+  return groups;
+}
+
 absl::Status CheckPriority(uint32_t priority) {
   if (priority <= kMaxPriority) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("priority: 0 to ", kMaxPriority, ", got ", priority));
@@ -108,6 +115,7 @@ Operation::Context ClientImpl::MakeContext(Session* session, uint32_t deadline_m
   context.queue = std::move(queue);
   context.host = session;
   context.counters = counters_;
+  context.load_rates = load_rates_;
   return context;
 }
 
@@ -149,7 +157,8 @@ absl::StatusOr<OperationId> ClientImpl::BeginMatch(const Namespace& ns, absl::Sp
   if (status.ok()) status = CheckChainStarts(target->ns->spec, options.local_tokens, chains);
   if (!status.ok()) return status;
   auto operation = std::make_shared<MatchOperation>(
-      MakeContext(session, options.deadline_ms, std::move(queue), user_data), ShapesOf(chains));
+      MakeContext(session, options.deadline_ms, std::move(queue), user_data), ShapesOf(chains),
+      MatchOperation::Asker{target->ns, GroupsOf(chains), options.local_tokens, options.advice_shards});
   wire::ClientMessage message{0, ToWire(target->handle, chains, options)};
   return caller == Caller::kWaits ? BeginAndRead(session, operation, std::move(message))
                                   : Begin(session, operation, std::move(message));

@@ -210,13 +210,16 @@ absl::StatusOr<Namespace> ClientImpl::OpenNamespace(absl::string_view name, cons
   if (!session.ok()) return session.status();
   auto state = OpenIn(session->get(), 0, name, spec, options);
   if (!state.ok()) return state.status();
+  Namespace ns = NamespaceAccess::Make(*state);
+  if (absl::Status status = ns.TellPrefillRate(options.prefill_tokens_per_second); !status.ok()) return status;
 
   std::lock_guard lock(mutex_);
   if (session_ != *session) return absl::UnavailableError("the connection broke while the namespace was opened");
-  namespaces_.erase(std::remove_if(namespaces_.begin(), namespaces_.end(), [](const auto& ns) { return ns.expired(); }),
-                    namespaces_.end());
+  namespaces_.erase(
+      std::remove_if(namespaces_.begin(), namespaces_.end(), [](const auto& known) { return known.expired(); }),
+      namespaces_.end());
   namespaces_.push_back(*state);
-  return NamespaceAccess::Make(std::move(*state));
+  return ns;
 }
 
 ClientCounters ClientImpl::counters() const {

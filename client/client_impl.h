@@ -110,6 +110,7 @@ class ClientImpl : public std::enable_shared_from_this<ClientImpl> {
   const uint64_t serial_;  // of all clients of the process, from 1
   const ForkGuard fork_guard_;
   const std::shared_ptr<AtomicCounters> counters_ = std::make_shared<AtomicCounters>();
+  const std::shared_ptr<LoadRates> load_rates_ = std::make_shared<LoadRates>();
   MemoryRegistry memory_;
   std::atomic<uint64_t> next_request_{2};  // 1 is Hello's
   std::vector<std::unique_ptr<EventLoop>> loops_;

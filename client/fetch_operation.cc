@@ -61,6 +61,7 @@ ItemResult FetchOperation::LeftOut(BlockState state, bool behind_a_miss) const {
 }
 
 void FetchOperation::FillResult(const absl::Status& status, Completion* completion) {
+  RecordRate(status);
   result_->transfer = std::move(*TakeResult(status));
   completion->fetch = result_;
 }

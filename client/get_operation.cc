@@ -2,11 +2,15 @@
 
 #include <utility>
 
+#include "common/clock.h"
+
 namespace quarry {
 
 GetOperation::GetOperation(Context operation, std::vector<TransferItem> items, TransferSettings settings,
                            uint64_t window_bytes)
-    : TransferOperation(std::move(operation), std::move(items), settings), window_bytes_(window_bytes) {}
+    : TransferOperation(std::move(operation), std::move(items), settings),
+      window_bytes_(window_bytes),
+      begin_ns_(Clock::Real()->NowNs()) {}
 
 absl::Status GetOperation::OnMessage(const wire::ServerMessage& message) {
   const auto* progress = std::get_if<wire::GetProgress>(&message.body);
@@ -57,6 +61,18 @@ absl::Status GetOperation::Dropped() {
   if (IsLate()) return final_status();
   return absl::AbortedError(
       "the server gave the item up: its range reaches beyond what is stored, or the server is overloaded");
+}
+
+// The node serves gets from its DRAM tier, whatever is behind it.
+void GetOperation::RecordRate(const absl::Status& status) const {
+  if (!status.ok()) return;
+  const uint64_t bytes = landed_bytes_.load(std::memory_order_relaxed);
+  context().load_rates->Record(LoadTier::kDram, bytes, Clock::Real()->NowNs() - begin_ns_);
+}
+
+void GetOperation::FillResult(const absl::Status& status, Completion* completion) {
+  RecordRate(status);
+  TransferOperation::FillResult(status, completion);
 }
 
 void GetOperation::SayFarewell(const absl::Status& status, OperationHost::EndedBy by) {

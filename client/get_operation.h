@@ -24,12 +24,16 @@ class GetOperation : public TransferOperation {
   absl::Status OnProgress(const wire::GetProgress& progress);
   void SayFarewell(const absl::Status& status, OperationHost::EndedBy by) override;
   void OnBytesLanded(size_t bytes) override;
+  void FillResult(const absl::Status& status, Completion* completion) override;
+  // What the get took, if it ended well: for LoadAdvice.
+  void RecordRate(const absl::Status& status) const;
 
  private:
   // What became of an item that the server has dropped.
   absl::Status Dropped();
 
   const uint64_t window_bytes_;
+  const int64_t begin_ns_;
   std::atomic<uint64_t> uncredited_bytes_{0};  // landed and not given back to the server
   // For the confirmation.
   std::atomic<uint32_t> landed_items_{0};

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "client/chains.h"
+#include "client/namespace_state.h"
 #include "client/reply_operation.h"
 #include "quarry/client.h"
 
@@ -14,8 +15,16 @@ namespace quarry {
 
 class MatchOperation : public ReplyOperation {
  public:
-  MatchOperation(Context context, std::vector<ChainShape> asked)
-      : ReplyOperation(std::move(context)), asked_(std::move(asked)) {}
+  // Of whom the result's advice is to speak.
+  struct Asker {
+    std::shared_ptr<const Namespace::State> ns;
+    std::vector<uint32_t> groups;  // of each chain
+    uint64_t local_tokens = 0;
+    uint32_t shards = 0;  // loaded of each block; 0: all
+  };
+
+  MatchOperation(Context context, std::vector<ChainShape> asked, Asker asker)
+      : ReplyOperation(std::move(context)), asked_(std::move(asked)), asker_(std::move(asker)) {}
 
   absl::Status TakeReply(const wire::ServerMessage& message) override;
 
@@ -23,7 +32,10 @@ class MatchOperation : public ReplyOperation {
   void FillResult(const absl::Status&, Completion* completion) override { completion->match = result_; }
 
  private:
+  LoadAdvice Advise() const;
+
   const std::vector<ChainShape> asked_;
+  const Asker asker_;
   const std::shared_ptr<MatchResult> result_ = std::make_shared<MatchResult>();
 };
 

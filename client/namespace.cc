@@ -1,3 +1,4 @@
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -58,6 +59,17 @@ const std::string& Namespace::name() const { return StateOrEmpty(state_).name; }
 const std::string& Namespace::id() const { return StateOrEmpty(state_).id; }
 const ModelSpec& Namespace::spec() const { return StateOrEmpty(state_).spec; }
 const std::vector<std::string>& Namespace::differing_fields() const { return StateOrEmpty(state_).differing_fields; }
+
+absl::Status Namespace::TellPrefillRate(double tokens_per_second) const {
+  if (state_ == nullptr) return absl::InvalidArgumentError("namespace: not opened");
+  if (!std::isfinite(tokens_per_second) || tokens_per_second < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("prefill_tokens_per_second: ", tokens_per_second, " is no number from 0"));
+  }
+  state_->prefill_tokens_per_second.store(tokens_per_second, std::memory_order_relaxed);
+  return absl::OkStatus();
+}
+
 uint64_t Namespace::ttl_ms() const { return StateOrEmpty(state_).ttl_ms; }
 
 }  // namespace quarry

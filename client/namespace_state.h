@@ -32,6 +32,7 @@ struct Namespace::State {
   const ModelSpec spec;
   const std::vector<std::string> differing_fields;
   const uint64_t ttl_ms;
+  mutable std::atomic<double> prefill_tokens_per_second{0};
 
  private:
   std::atomic<uint64_t> binding_{0};  // session << 32 | handle; sessions are counted from 1

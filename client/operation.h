@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "client/completion_queue_impl.h"
 #include "client/counters.h"
+#include "client/load_rates.h"
 #include "common/session/messages.h"
 #include "common/transport/transport.h"
 
@@ -42,6 +43,7 @@ class Operation {
     std::shared_ptr<CompletionQueue::Impl> queue;
     OperationHost* host = nullptr;
     std::shared_ptr<AtomicCounters> counters;
+    std::shared_ptr<LoadRates> load_rates;
   };
 
   explicit Operation(Context context) : context_(std::move(context)) {}

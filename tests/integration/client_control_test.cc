@@ -1,6 +1,8 @@
 // What one request asks of the cache: RequestControl and the time to live of a namespace.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "tests/integration/peer.h"
 #include "tests/integration/private_server.h"
 
@@ -94,6 +96,38 @@ TEST_F(ClientControlTest, WhoOptsOutNeedsNoNode) {
   server_.Kill();
   EXPECT_TRUE(blocks_.IsMissed(MissCause::kOptedOut, {.control = kOptedOut}));
   EXPECT_TRUE(absl::IsInvalidArgument(peer_->Get(Namespace(), {}, {.control = kOptedOut}).status()));
+}
+
+TEST_F(ClientControlTest, AMatchSaysWhatIsWorthLoadingOnceBothSpeedsAreKnown) {
+  ASSERT_TRUE(blocks_.Put().ok());
+  const uint64_t tokens = kBlocks * 16;
+  const auto advice = [&] {
+    const Chain chain = blocks_.AsChain();
+    const auto match = peer_->Match(peer_.ns(), {&chain, 1}, {});
+    EXPECT_TRUE(match.ok() && match->usable_tokens == tokens) << match.status();
+    return match.ok() ? match->advice : LoadAdvice();
+  };
+  EXPECT_EQ(advice().load_seconds, 0) << "nothing was loaded yet";
+  EXPECT_EQ(advice().worth_tokens, tokens);
+  ASSERT_TRUE(blocks_.ComesBack());
+  const double load_seconds = advice().load_seconds;
+  EXPECT_GT(load_seconds, 0);
+  EXPECT_EQ(advice().recompute_seconds, 0);
+
+  // An engine a hundred times as slow as loading, in tokens a second, and one as much faster.
+  const double equal = static_cast<double>(tokens) / load_seconds;
+  const Namespace copy = peer_.ns();
+  ASSERT_TRUE(copy.TellPrefillRate(equal / 100).ok());
+  EXPECT_EQ(advice().worth_tokens, tokens);
+  EXPECT_LT(advice().split_tokens, tokens / 2);
+  ASSERT_TRUE(copy.TellPrefillRate(equal * 100).ok());
+  EXPECT_EQ(advice().worth_tokens, 0u);
+  EXPECT_GT(advice().split_tokens, tokens / 2);
+  for (const double bad : {-1.0, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(copy.TellPrefillRate(bad)));
+    EXPECT_TRUE(absl::IsInvalidArgument(
+        peer_->OpenNamespace("rate", PlainSpec(kShard), {.prefill_tokens_per_second = bad}).status()));
+  }
 }
 
 TEST_F(ClientControlTest, BlocksOfANamespaceWithATimeToLiveAreNotFoundAfterIt) {

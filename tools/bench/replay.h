@@ -30,6 +30,16 @@ struct ReplayOptions {
   bool progress = false;  // a bar on standard error
 };
 
+// How well MatchResult::advice foretold what gets took.
+struct LoadEstimates {
+  uint64_t gets = 0;
+  uint64_t close = 0;  // within a quarter of what they took
+  double estimated_seconds = 0;
+  double taken_seconds = 0;
+
+  void Add(double estimated, double taken);
+};
+
 // What happened, of one worker or of all together.
 struct ReplayCounts {
   uint64_t requests = 0;
@@ -44,6 +54,7 @@ struct ReplayCounts {
   uint64_t errors = 0;
   uint64_t wrong_bytes = 0;
   std::string first_error;
+  LoadEstimates estimates;  // of gets that load all of a match
   Latencies match;
   Latencies get;  // of a request's gets together; likewise put
   Latencies put;

@@ -1,9 +1,18 @@
+#include <cmath>
 #include <iterator>
 #include <numeric>
 
 #include "tools/bench/replay.h"
 
 namespace quarry::bench {
+
+void LoadEstimates::Add(double estimated, double taken) {
+  constexpr double kClose = 0.25;
+  ++gets;
+  if (std::abs(estimated - taken) <= kClose * taken) ++close;
+  estimated_seconds += estimated;
+  taken_seconds += taken;
+}
 
 void ReplayCounts::AddError(const std::string& what) {
   if (errors++ == 0) first_error = what;
@@ -25,6 +34,10 @@ void ReplayCounts::Merge(const ReplayCounts& other) {
   errors += other.errors;
   wrong_bytes += other.wrong_bytes;
   if (first_error.empty()) first_error = other.first_error;
+  estimates.gets += other.estimates.gets;
+  estimates.close += other.estimates.close;
+  estimates.estimated_seconds += other.estimates.estimated_seconds;
+  estimates.taken_seconds += other.estimates.taken_seconds;
   match.Merge(other.match);
   get.Merge(other.get);
   put.Merge(other.put);

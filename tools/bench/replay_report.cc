@@ -43,6 +43,8 @@ std::string LatencyLine(const char* what, const Latencies& latencies) {
 
 double Rate(uint64_t bytes, double seconds) { return seconds > 0 ? static_cast<double>(bytes) / seconds / 1e9 : 0; }
 
+double Share(uint64_t part, uint64_t all) { return static_cast<double>(part) / static_cast<double>(all); }
+
 }  // namespace
 
 std::string FormatJson(const ReplayOptions& options, const ReplayReport& report) {
@@ -73,6 +75,11 @@ std::string FormatJson(const ReplayOptions& options, const ReplayReport& report)
   AddLatencies("get", counts.get, &json);
   AddLatencies("put", counts.put, &json);
   if (options.speed > 0) AddLatencies("late", counts.late, &json);
+  if (counts.estimates.gets != 0) {
+    json["load_estimates"] = counts.estimates.gets;
+    json["load_estimate_ratio"] = counts.estimates.estimated_seconds / counts.estimates.taken_seconds;
+    json["load_estimates_within_25_percent"] = Share(counts.estimates.close, counts.estimates.gets);
+  }
   json["miss_causes"] = ByName<MissCause>(counts.first_misses, kMissCauses);
   json["get_misses"] = ByName<MissCause>(counts.get_misses, kMissCauses);
   json["refused"] = counts.refused();
@@ -105,6 +112,12 @@ std::string FormatText(const ReplayOptions& options, const ReplayReport& report)
   absl::StrAppend(&text, "latency of a request's match, gets and puts, checking and making content included:\n",
                   LatencyLine("match", counts.match), LatencyLine("get", counts.get), LatencyLine("put", counts.put));
   if (options.speed > 0) absl::StrAppend(&text, LatencyLine("late", counts.late));
+  if (counts.estimates.gets != 0) {
+    absl::StrAppendFormat(&text,
+                          "load times as matches foretold them: %.2f of what %d gets took; %.0f %% within a quarter\n",
+                          counts.estimates.estimated_seconds / counts.estimates.taken_seconds, counts.estimates.gets,
+                          Share(counts.estimates.close, counts.estimates.gets) * 100);
+  }
   absl::StrAppend(&text, "matches ended by: ", Listed(ByName<MissCause>(counts.first_misses, kMissCauses)), "\n");
   absl::StrAppend(&text, "leased blocks missed by a get: ", Listed(ByName<MissCause>(counts.get_misses, kMissCauses)),
                   "\n");

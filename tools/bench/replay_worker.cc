@@ -53,7 +53,7 @@ void ReplayWorker::Serve(const TraceRequest& request) {
   const MatchResult::Chain& matched = result->chains[0];
   const uint64_t run = result->usable_tokens == 0 ? 0 : matched.end_usable;
   CountMatch(request, *result, run);
-  if (run > 0) GetRun(request, run, result->lease);
+  if (run > 0) GetRun(request, run, *result);
 
   std::vector<uint64_t> missing;
   for (uint64_t i = run; i < request.blocks.size(); ++i) {
@@ -73,17 +73,22 @@ void ReplayWorker::CountMatch(const TraceRequest& request, const MatchResult& re
   if (run < request.blocks.size()) ++counts_.first_misses[static_cast<int>(result.first_miss)];
 }
 
-void ReplayWorker::GetRun(const TraceRequest& request, uint64_t run, const Lease& lease) {
+void ReplayWorker::GetRun(const TraceRequest& request, uint64_t run, const MatchResult& match) {
   int64_t elapsed = 0;
+  int64_t loading = 0;
   for (uint64_t first = 0; first < run; first += blocks_at_a_time_) {
     const int64_t begin = Now();
-    GetSome(request, first, std::min(run, first + blocks_at_a_time_), lease);
+    loading = GetSome(request, first, std::min(run, first + blocks_at_a_time_), match.lease);
     elapsed += Now() - begin;
   }
   counts_.get.Add(elapsed);
+  // Of larger ones the check of what came lies in between.
+  if (run <= blocks_at_a_time_ && loading != 0 && match.advice.load_seconds > 0) {
+    counts_.estimates.Add(match.advice.load_seconds, static_cast<double>(loading) / 1e9);
+  }
 }
 
-void ReplayWorker::GetSome(const TraceRequest& request, uint64_t first, uint64_t end, const Lease& lease) {
+int64_t ReplayWorker::GetSome(const TraceRequest& request, uint64_t first, uint64_t end, const Lease& lease) {
   std::vector<Item> items(end - first);
   std::vector<SegmentList> destinations(items.size());
   for (size_t i = 0; i < items.size(); ++i) {
@@ -94,7 +99,9 @@ void ReplayWorker::GetSome(const TraceRequest& request, uint64_t first, uint64_t
   }
   GetOptions options;
   options.lease = lease;
+  const int64_t begin = Now();
   auto result = client_->Get(ns_, std::move(items), options);
+  const int64_t elapsed = result.ok() ? Now() - begin : 0;
   if (!result.ok()) {
     counts_.AddError(absl::StrCat("get: ", result.status().message()));
   } else {
@@ -111,6 +118,7 @@ void ReplayWorker::GetSome(const TraceRequest& request, uint64_t first, uint64_t
     }
   }
   for (const SegmentList& segments : destinations) pool_->Return(segments);
+  return elapsed;
 }
 
 void ReplayWorker::PutMissing(const TraceRequest& request, const std::vector<uint64_t>& missing) {

@@ -30,8 +30,9 @@ class ReplayWorker {
 
   absl::string_view HashAt(size_t block) const;
   // The first `run` blocks, some at a time.
-  void GetRun(const TraceRequest& request, uint64_t run, const Lease& lease);
-  void GetSome(const TraceRequest& request, uint64_t first, uint64_t end, const Lease& lease);
+  void GetRun(const TraceRequest& request, uint64_t run, const MatchResult& match);
+  // What the get itself took, in nanoseconds; 0 when it failed.
+  int64_t GetSome(const TraceRequest& request, uint64_t first, uint64_t end, const Lease& lease);
   // The blocks with these indices, some at a time.
   void PutMissing(const TraceRequest& request, const std::vector<uint64_t>& missing);
   void PutSome(const TraceRequest& request, absl::Span<const uint64_t> blocks);

@@ -39,6 +39,7 @@
 #include "quarry/block.h"
 #include "quarry/completion_queue.h"
 #include "quarry/export.h"
+#include "quarry/load_advice.h"
 #include "quarry/model_spec.h"
 #include "quarry/segments.h"
 
@@ -112,6 +113,7 @@ struct NamespaceOptions {
   // When this call creates the namespace: blocks are found for at most so long after they were
   // stored. 0: without a limit; else 1 s to 10 years.
   uint64_t ttl_ms = 0;
+  double prefill_tokens_per_second = 0;  // see Namespace::TellPrefillRate
 };
 
 // An open namespace. Copyable, cheap; survives reconnects.
@@ -128,6 +130,10 @@ class QUARRY_EXPORT Namespace {
   // Not empty: another spec holds the name, and this is a sibling; the fields that differ.
   const std::vector<std::string>& differing_fields() const;
   uint64_t ttl_ms() const;  // in force when it was opened
+
+  // How fast the engine computes this model's KV, as it measured: for MatchResult::advice from
+  // now on, in all copies. 0: not known. InvalidArgument when it is negative or no number.
+  absl::Status TellPrefillRate(double tokens_per_second) const;
 
   struct State;
 
@@ -166,6 +172,8 @@ struct MatchOptions {
   uint32_t lease_ms = 5'000;  // 0: none
   bool no_touch = false;
   uint32_t deadline_ms = 0;  // 0: the client's default
+  // How many shards of each block the caller would load: for MatchResult::advice. 0: all.
+  uint32_t advice_shards = 0;
   RequestControl control;
 };
 
@@ -184,6 +192,10 @@ struct MatchResult {
   // What is usable is what is leased, where a lease was asked for: not kNone tells that more
   // is there, and which of the node's bounds on leases left it out.
   LeaseLimit lease_limit = LeaseLimit::kNone;
+  // What is worth loading, by the time that this client's gets and fetches have taken and the
+  // prefill rate that was told. Payloads are taken to be of the spec's shard_bytes. Not of
+  // fetches.
+  LoadAdvice advice;
 };
 
 // One shard of one block, and where its bytes go to or come from.

@@ -71,6 +71,8 @@ ReplayReport SomeReplay() {
   report.counts.first_misses[static_cast<int>(MissCause::kEvicted)] = 4;
   report.counts.refusals[static_cast<int>(RefusalReason::kNoSpace)] = 2;
   report.counts.wrong_bytes = 7;
+  report.counts.estimates.Add(1.2, 1);
+  report.counts.estimates.Add(2.8, 1);
   report.best = {.blocks = 100, .hit_blocks = 50, .tokens = 1000, .hit_tokens = 500};
   report.simulated = HitCounts{.blocks = 100, .hit_blocks = 26, .tokens = 1000, .hit_tokens = 310};
   report.capacity_blocks = 42;
@@ -90,6 +92,9 @@ TEST(ReplayReport, JsonHoldsRatiosCausesAndFaults) {
   EXPECT_EQ(result["refusal_reasons"], json({{"no_space", 2}}));
   EXPECT_EQ(result["errors"], 0);
   EXPECT_EQ(result["wrong_bytes"], 7);
+  EXPECT_EQ(result["load_estimates"], 2);
+  EXPECT_EQ(result["load_estimate_ratio"], 2);
+  EXPECT_EQ(result["load_estimates_within_25_percent"], 0.5);
   EXPECT_EQ(result["speed"], "max");
 }
 
@@ -110,6 +115,9 @@ TEST(ReplayCounts, MergeAddsEverything) {
   EXPECT_EQ(a.hits.hit_tokens, 600);
   EXPECT_EQ(a.refused(), 4);
   EXPECT_EQ(a.wrong_bytes, 14);
+  EXPECT_EQ(a.estimates.gets, 4);
+  EXPECT_EQ(a.estimates.close, 2);
+  EXPECT_EQ(a.estimates.taken_seconds, 4);
   EXPECT_EQ(a.errors, 1);
   EXPECT_EQ(a.first_error, "broken");
 }
