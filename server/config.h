@@ -38,6 +38,7 @@ struct ServerConfig {
   int64_t control_spin_ns = 200'000;
   uint32_t data_threads = 2;
   uint32_t max_sessions = 4096;
+  int64_t grpc_stream_idle_ns = 30'000'000'000;
   int64_t drain_timeout_ns = 10'000'000'000;
   std::string node_name;  // empty: the host's name
   std::string log_level = "info";

@@ -156,7 +156,8 @@ absl::Status Daemon::OpenGrpc(const ServerConfig& config) {
   hooks.set_log_level = ChangeLogLevel;
   hooks.parts = [this] { return Parts(); };
   absl::StatusOr<std::unique_ptr<GrpcServer>> grpc =
-      GrpcServer::Create({*std::move(listen), QUARRY_VERSION, std::move(hooks)}, service_.get());
+      GrpcServer::Create({*std::move(listen), QUARRY_VERSION, std::move(hooks), config.grpc_stream_idle_ns},
+                         service_.get());
   if (!grpc.ok()) return grpc.status();
   grpc_ = *std::move(grpc);
   return absl::OkStatus();
@@ -194,6 +195,7 @@ std::string Daemon::ReadyLine() const {
 
 void Daemon::Tick() {
   store_->Tick();
+  grpc_->Tick();
   if (drain_wanted_.exchange(false)) Drain();
 }
 

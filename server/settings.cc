@@ -27,6 +27,8 @@ constexpr int64_t kMinLeaseNs = 100 * kMillisecond;
 constexpr int64_t kMaxLeaseNs = 3'600'000 * kMillisecond;
 constexpr uint32_t kMaxLeaseBlocks = 64 << 10;  // of one match
 constexpr uint32_t kMaxLeasedBlocks = 1 << 30;
+constexpr int64_t kMinStreamIdleNs = 100 * kMillisecond;
+constexpr int64_t kMaxStreamIdleNs = 3'600'000 * kMillisecond;
 constexpr int64_t kMaxDrainNs = 3'600'000 * kMillisecond;
 constexpr size_t kMaxAddresses = 16;
 constexpr size_t kMaxNodeNameBytes = 253;    // as long as a host name
@@ -172,6 +174,8 @@ void AppendRunning(ServerConfig* c, std::vector<Setting>* out) {
                       &c->control_spin_ns, 0, kMillisecond));
   out->push_back(Number("data-threads", "Threads that move payload; default: 2", &c->data_threads, 1, kMaxThreads));
   out->push_back(Number("max-sessions", "Sessions open at once; default: 4096", &c->max_sessions, 1, kMaxMaxSessions));
+  out->push_back(Time("grpc-stream-idle", "Longest wait for the client in a gRPC get or put; default: 30s",
+                      &c->grpc_stream_idle_ns, kMinStreamIdleNs, kMaxStreamIdleNs));
   out->push_back(Time("drain-timeout", "Longest wait for transfers when stopping; default: 10s", &c->drain_timeout_ns,
                       0, kMaxDrainNs));
   out->push_back(Text("node-name", "NAME", "Name of this node; default: the host's", &c->node_name, kMaxNodeNameBytes));

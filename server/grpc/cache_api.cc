@@ -39,11 +39,13 @@ MatchResult OptedOut(absl::Span<const ChainQuery> chains, uint64_t local_tokens)
 
 }  // namespace
 
-CacheApi::CacheApi(CacheService* service, std::string version)
+CacheApi::CacheApi(CacheService* service, std::string version, int64_t stream_idle_ns)
     : service_(service),
       version_(std::move(version)),
       started_(std::chrono::steady_clock::now()),
-      limits_(service->store().arena().size()) {}
+      limits_(service->store().arena().size(), stream_idle_ns) {}
+
+void CacheApi::EndIdleStreams() { limits_.idle.EndIdle(Clock::Real()->NowNs()); }
 
 grpc::ServerUnaryReactor* CacheApi::OpenNamespace(grpc::CallbackServerContext* context,
                                                   const v1::OpenNamespaceRequest* request,
@@ -123,9 +125,9 @@ absl::Status CacheApi::DoLookup(const v1::LookupRequest& request, v1::LookupResp
   return absl::OkStatus();
 }
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* CacheApi::Get(grpc::CallbackServerContext*,
+grpc::ServerWriteReactor<grpc::ByteBuffer>* CacheApi::Get(grpc::CallbackServerContext* context,
                                                           const grpc::ByteBuffer* request) {
-  return new GetStream(service_, &limits_.gets, *request);
+  return new GetStream(service_, &limits_, context, *request);
 }
 
 grpc::ServerReadReactor<grpc::ByteBuffer>* CacheApi::Put(grpc::CallbackServerContext* context,

@@ -19,7 +19,10 @@ class CacheApi final
     : public v1::Cache::WithRawCallbackMethod_Get<v1::Cache::WithRawCallbackMethod_Put<v1::Cache::CallbackService>> {
  public:
   // `service` outlives it.
-  CacheApi(CacheService* service, std::string version);
+  CacheApi(CacheService* service, std::string version, int64_t stream_idle_ns);
+
+  // Ends streams whose clients have stopped. Called every few tens of milliseconds.
+  void EndIdleStreams();
 
   grpc::ServerUnaryReactor* OpenNamespace(grpc::CallbackServerContext* context, const v1::OpenNamespaceRequest* request,
                                           v1::OpenNamespaceResponse* response) override;

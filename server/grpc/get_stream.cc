@@ -29,8 +29,9 @@ grpc::Slice SliceOf(const SlotRef& slot, uint64_t offset, uint64_t bytes) {
 
 }  // namespace
 
-GetStream::GetStream(CacheService* service, Quota* streams, const grpc::ByteBuffer& request)
-    : service_(service), streams_(streams), begin_ns_(Clock::Real()->NowNs()) {
+GetStream::GetStream(CacheService* service, StreamLimits* limits, grpc::CallbackServerContext* context,
+                     const grpc::ByteBuffer& request)
+    : service_(service), limits_(limits), idle_(&limits->idle, context), begin_ns_(Clock::Real()->NowNs()) {
   service_->metrics().requests[static_cast<size_t>(Op::kGet)].fetch_add(1, std::memory_order_relaxed);
   if (absl::Status status = Begin(request); !status.ok()) {
     End(status);
@@ -41,8 +42,8 @@ GetStream::GetStream(CacheService* service, Quota* streams, const grpc::ByteBuff
 
 absl::Status GetStream::Begin(const grpc::ByteBuffer& request) {
   if (absl::Status status = service_->CheckNotDraining(); !status.ok()) return status;
-  admitted_ = streams_->Take(1);
-  if (!admitted_) return absl::ResourceExhaustedError(absl::StrCat("gets under way: at most ", streams_->most()));
+  admitted_ = limits_->gets.Take(1);
+  if (!admitted_) return absl::ResourceExhaustedError(absl::StrCat("gets under way: at most ", limits_->gets.most()));
   grpc::ByteBuffer copy = request;  // shares the bytes
   if (!grpc::SerializationTraits<v1::GetRequest>::Deserialize(&copy, &request_).ok()) {
     return absl::InvalidArgumentError("the request is no GetRequest");
@@ -129,17 +130,19 @@ void GetStream::Continue() {
   std::unique_lock<std::mutex> lock(mutex_);
   if (cancelled_) {
     lock.unlock();
-    return End(absl::CancelledError("by the client"));
+    return End(idle_.WhyCancelled());
   }
   if (!Next(&message_)) {
     lock.unlock();
     return End(failed_);
   }
   writing_ = true;
+  idle_.BeginWait(Clock::Real()->NowNs());
   StartWrite(&message_);
 }
 
 void GetStream::OnWriteDone(bool ok) {
+  idle_.EndWait();
   {
     std::lock_guard<std::mutex> lock(mutex_);
     writing_ = false;
@@ -154,7 +157,7 @@ void GetStream::OnCancel() {
     cancelled_ = true;
     if (writing_) return;  // OnWriteDone follows
   }
-  End(absl::CancelledError("by the client"));
+  End(idle_.WhyCancelled());
 }
 
 void GetStream::End(const absl::Status& status) {
@@ -175,7 +178,7 @@ void GetStream::End(const absl::Status& status) {
 }
 
 void GetStream::OnDone() {
-  if (admitted_) streams_->Give(1);
+  if (admitted_) limits_->gets.Give(1);
   delete this;
 }
 

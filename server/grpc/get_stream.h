@@ -23,7 +23,8 @@ class GetStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   // A piece of payload in one message.
   static constexpr uint64_t kPieceBytes = 1 << 20;
 
-  GetStream(CacheService* service, Quota* streams, const grpc::ByteBuffer& request);
+  GetStream(CacheService* service, StreamLimits* limits, grpc::CallbackServerContext* context,
+            const grpc::ByteBuffer& request);
 
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
@@ -41,7 +42,8 @@ class GetStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   void End(const absl::Status& status);
 
   CacheService* const service_;
-  Quota* const streams_;
+  StreamLimits* const limits_;
+  IdleStreams::Stream idle_;
   const int64_t begin_ns_;
   bool admitted_ = false;
   uint64_t sent_bytes_ = 0;

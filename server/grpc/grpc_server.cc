@@ -57,7 +57,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Create(GrpcServerOptions
 
 GrpcServer::GrpcServer(GrpcServerOptions options, CacheService* service)
     : addresses_(std::move(options.listen)),
-      cache_(std::make_unique<CacheApi>(service, std::move(options.version))),
+      cache_(std::make_unique<CacheApi>(service, std::move(options.version), options.stream_idle_ns)),
       admin_(std::make_unique<AdminApi>(service, std::move(options.admin))) {}
 
 absl::Status GrpcServer::Start() {
@@ -92,6 +92,8 @@ absl::Status GrpcServer::Start() {
 GrpcServer::~GrpcServer() {
   if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
 }
+
+void GrpcServer::Tick() { cache_->EndIdleStreams(); }
 
 void GrpcServer::Drain() { server_->GetHealthCheckService()->SetServingStatus(false); }
 

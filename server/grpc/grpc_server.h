@@ -25,6 +25,7 @@ struct GrpcServerOptions {
   std::vector<HostPort> listen;  // port 0 picks one
   std::string version;
   AdminHooks admin;
+  int64_t stream_idle_ns = 30'000'000'000;  // see IdleStreams
 };
 
 class GrpcServer {
@@ -39,6 +40,8 @@ class GrpcServer {
 
   // As bound, in the order of `listen`.
   const std::vector<HostPort>& addresses() const { return addresses_; }
+  // Ends streams whose clients have stopped. Called every few tens of milliseconds.
+  void Tick();
   // The health service answers NOT_SERVING from now on.
   void Drain();
 

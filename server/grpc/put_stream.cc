@@ -51,6 +51,7 @@ PutStream::PutStream(CacheService* service, StreamLimits* limits, grpc::Callback
       limits_(limits),
       context_(context),
       response_buffer_(response),
+      idle_(&limits->idle, context),
       begin_ns_(Clock::Real()->NowNs()) {
   service_->metrics().requests[static_cast<size_t>(Op::kPut)].fetch_add(1, std::memory_order_relaxed);
   absl::Status status = service_->CheckNotDraining();
@@ -61,16 +62,22 @@ PutStream::PutStream(CacheService* service, StreamLimits* limits, grpc::Callback
     }
   }
   if (status.ok()) {
-    StartRead(&message_);
+    Read();
   } else {
     End(status);
   }
 }
 
+void PutStream::Read() {
+  idle_.BeginWait(Clock::Real()->NowNs());
+  StartRead(&message_);
+}
+
 void PutStream::OnReadDone(bool ok) {
+  idle_.EndWait();
   const absl::Status status = ok ? Handle() : ClientEnded();
   if (!ok || !status.ok()) return End(status);
-  StartRead(&message_);
+  Read();
 }
 
 absl::Status PutStream::Handle() {
@@ -232,7 +239,7 @@ void PutStream::DropShard(RefusalReason reason) {
 }
 
 absl::Status PutStream::ClientEnded() {
-  if (context_->IsCancelled()) return absl::CancelledError("by the client");
+  if (context_->IsCancelled()) return idle_.WhyCancelled();
   if (ns_ == nullptr) return absl::InvalidArgumentError("header: missing");
   if (!shard_open_) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("data: the last shard lacks ",

@@ -40,6 +40,7 @@ class PutStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
     v1::PutResponse::Outcome* outcome = nullptr;
   };
 
+  void Read();
   absl::Status Handle();
   absl::Status HandleHeader(const v1::PutHeader& header);
   absl::Status BeginShard(v1::PutShard&& message);
@@ -55,6 +56,7 @@ class PutStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   StreamLimits* const limits_;
   grpc::CallbackServerContext* const context_;
   grpc::ByteBuffer* const response_buffer_;
+  IdleStreams::Stream idle_;
   const int64_t begin_ns_;
   bool admitted_ = false;
   grpc::ByteBuffer message_;  // as read

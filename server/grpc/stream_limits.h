@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "server/grpc/idle_streams.h"
+
 namespace quarry::server {
 
 // Thread-safe counters with a bound.
@@ -33,13 +35,16 @@ class Quota {
 struct StreamLimits {
   static constexpr uint64_t kMaxStreams = 1024;
 
-  explicit StreamLimits(uint64_t arena_bytes) : put_bytes(arena_bytes / 8) {}
+  StreamLimits(uint64_t arena_bytes, int64_t idle_limit_ns) : put_bytes(arena_bytes / 8), idle(idle_limit_ns) {}
 
   Quota gets{kMaxStreams};
   Quota puts{kMaxStreams};
   Quota watches{kMaxStreams};
-  // Slots that puts have reserved and not filled: a stalled client keeps one.
+  // Slots that puts have reserved and not filled: a stalled client keeps one until it is
+  // found idle.
   Quota put_bytes;
+  // Gets and puts. A watch may be quiet for as long as nothing happens.
+  IdleStreams idle;
 };
 
 }  // namespace quarry::server
