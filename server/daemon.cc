@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "common/clock.h"
 #include "common/units.h"
+#include "server/grpc/stream_limits.h"
 #include "server/logging.h"
 #include "server/metrics/exporter.h"
 #include "server/settings.h"
@@ -105,6 +106,7 @@ absl::Status Daemon::Open(const ServerConfig& config) {
   if (status.ok()) status = OpenSessions(config);
   if (status.ok()) status = OpenGrpc(config);
   if (status.ok()) status = OpenMetrics(config);
+  if (status.ok()) UpdateHealth(Clock::Real()->NowNs());
   return status;
 }
 
@@ -139,6 +141,7 @@ absl::Status Daemon::OpenSessions(const ServerConfig& config) {
   options.most_spin_ns = config.control_spin_ns;
   options.data_threads = config.data_threads;
   options.max_sessions = config.max_sessions;
+  max_sessions_ = config.max_sessions;
   options.node_name = node_name_;
   absl::StatusOr<std::unique_ptr<SessionServer>> sessions =
       SessionServer::Create(std::move(options), service_.get(), &metrics_);
@@ -154,10 +157,9 @@ absl::Status Daemon::OpenGrpc(const ServerConfig& config) {
   hooks.config = [config] { return ValuesInForce(config); };
   hooks.drain = [this] { DrainFromAfar(); };
   hooks.set_log_level = ChangeLogLevel;
-  hooks.parts = [this] { return Parts(); };
-  absl::StatusOr<std::unique_ptr<GrpcServer>> grpc =
-      GrpcServer::Create({*std::move(listen), QUARRY_VERSION, std::move(hooks), config.grpc_stream_idle_ns},
-                         service_.get());
+  hooks.health = [this] { return health_.report(); };
+  absl::StatusOr<std::unique_ptr<GrpcServer>> grpc = GrpcServer::Create(
+      {*std::move(listen), QUARRY_VERSION, std::move(hooks), config.grpc_stream_idle_ns}, service_.get());
   if (!grpc.ok()) return grpc.status();
   grpc_ = *std::move(grpc);
   return absl::OkStatus();
@@ -177,7 +179,7 @@ absl::Status Daemon::OpenMetrics(const ServerConfig& config) {
   HttpEndpointOptions options;
   options.listen = *std::move(listen);
   options.metrics = [exporter = std::make_shared<Exporter>(std::move(sources))] { return exporter->Text(); };
-  options.ready = [this] { return !service_->draining(); };
+  options.not_ready = [this] { return WhyNotReady(); };
   absl::StatusOr<std::unique_ptr<HttpEndpoint>> http = HttpEndpoint::Create(std::move(options));
   if (!http.ok()) return http.status();
   http_ = *std::move(http);
@@ -197,6 +199,8 @@ void Daemon::Tick() {
   store_->Tick();
   grpc_->Tick();
   if (drain_wanted_.exchange(false)) Drain();
+  const int64_t now_ns = Clock::Real()->NowNs();
+  if (now_ns >= health_updated_ns_ + Health::kPeriodNs) UpdateHealth(now_ns);
 }
 
 // On any thread, perhaps before all parts stand: new work is refused at once, and the next
@@ -207,24 +211,35 @@ void Daemon::DrainFromAfar() {
   drain_wanted_.store(true);
 }
 
-std::vector<AdminHooks::Part> Daemon::Parts() const {
+void Daemon::UpdateHealth(int64_t now_ns) {
   const StoreStats stats = store_->stats();
-  const ServiceMetrics& metrics = metrics_;
-  std::vector<AdminHooks::Part> parts;
-  const bool refused = stats.refusals[static_cast<int>(RefusalReason::kNoSpace)] != 0;
-  parts.push_back({"memory", true,
-                   absl::StrCat(FormatBytes(stats.used_bytes), " of ", FormatBytes(stats.arena_bytes), " in use, ",
-                                FormatBytes(stats.leased_bytes), " leased",
-                                refused ? "; puts were refused for want of space" : "")});
-  parts.push_back({"sessions", true, absl::StrCat(metrics.sessions.load(), " open")});
-  parts.push_back({"scheduler", true,
-                   absl::StrCat(metrics.transfers_queued.load(), " transfers queued, ",
-                                FormatBytes(metrics.bytes_in_flight.load()), " in flight")});
-  const uint64_t corrupt = stats.misses[static_cast<int>(MissCause::kCorrupt)] + metrics.corrupt_items.load();
-  parts.push_back({"integrity", corrupt == 0,
-                   corrupt == 0 ? "no checksum has failed" : absl::StrCat(corrupt, " checksums have failed")});
-  return parts;
+  const SessionHealth sessions = sessions_->CheckHealth();
+  const StreamLimits& streams = grpc_->stream_limits();
+  const HttpEndpoint::Connections http = http_->connections();
+  const auto use_of = [](const Quota& quota) { return HealthInputs::Use{quota.taken(), quota.most()}; };
+  HealthInputs inputs;
+  inputs.now_ns = now_ns;
+  inputs.draining = service_->draining();
+  inputs.used = {stats.used_bytes, stats.arena_bytes};
+  inputs.leased_bytes = stats.leased_bytes;
+  inputs.refused_puts = stats.refusals[static_cast<int>(RefusalReason::kNoSpace)];
+  inputs.stored_shards = stats.stored_shards;
+  inputs.corrupt = stats.misses[static_cast<int>(MissCause::kCorrupt)] + metrics_.corrupt_items.load();
+  inputs.sessions = {metrics_.sessions.load(), max_sessions_};
+  inputs.accepting = sessions.accepting;
+  inputs.control_late_ns = sessions.control_late_ns;
+  inputs.data_late_ns = sessions.data_late_ns;
+  inputs.transfers_queued = metrics_.transfers_queued.load();
+  inputs.bytes_in_flight = metrics_.bytes_in_flight.load();
+  inputs.gets = use_of(streams.gets);
+  inputs.puts = use_of(streams.puts);
+  inputs.watches = use_of(streams.watches);
+  inputs.http_connections = {http.now, http.most};
+  health_.Update(inputs);
+  health_updated_ns_ = now_ns;
 }
+
+std::string Daemon::WhyNotReady() const { return service_->draining() ? "draining" : health_.WhyNotReady(); }
 
 void Daemon::Drain() {
   service_->Drain();

@@ -14,6 +14,7 @@
 #include "server/cache_service.h"
 #include "server/config.h"
 #include "server/grpc/grpc_server.h"
+#include "server/health.h"
 #include "server/metrics/http_endpoint.h"
 #include "server/metrics/service_metrics.h"
 #include "server/namespaces.h"
@@ -52,7 +53,8 @@ class Daemon {
   absl::Status OpenGrpc(const ServerConfig& config);
   absl::Status OpenMetrics(const ServerConfig& config);
   void DrainFromAfar();
-  std::vector<AdminHooks::Part> Parts() const;
+  void UpdateHealth(int64_t now_ns);
+  std::string WhyNotReady() const;  // empty: ready
 
   std::string node_name_;
   std::string socket_path_;
@@ -61,6 +63,9 @@ class Daemon {
   std::string advertise_metrics_;
 
   std::atomic<bool> drain_wanted_{false};
+  Health health_;
+  int64_t health_updated_ns_ = 0;
+  uint32_t max_sessions_ = 0;
 
   // In the order in which they depend on each other; destroyed from the last.
   ServiceMetrics metrics_;

@@ -119,8 +119,9 @@ absl::Status AdminApi::DoSetLogLevel(const v1::SetLogLevelRequest& request, v1::
 
 grpc::ServerUnaryReactor* AdminApi::GetHealth(grpc::CallbackServerContext* context, const v1::GetHealthRequest*,
                                               v1::GetHealthResponse* response) {
-  response->set_ready(!service_->draining());
-  for (AdminHooks::Part& part : hooks_.parts()) {
+  AdminHooks::Health health = hooks_.health();
+  response->set_ready(health.ready && !service_->draining());
+  for (AdminHooks::Part& part : health.parts) {
     v1::PartHealth* out = response->add_parts();
     out->set_part(std::move(part.name));
     out->set_healthy(part.healthy);

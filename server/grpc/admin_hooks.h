@@ -22,14 +22,18 @@ struct AdminHooks {
   struct Part {
     std::string name;
     bool healthy = true;
-    std::string detail;
+    std::string detail;  // a sentence
+  };
+  struct Health {
+    bool ready = true;  // for new clients
+    std::vector<Part> parts;
   };
 
   std::function<std::vector<ConfigValue>()> config;
   std::function<void()> drain;
   // Returns the level before. InvalidArgument lists the levels.
   std::function<absl::StatusOr<std::string>(const std::string& level)> set_log_level;
-  std::function<std::vector<Part>()> parts;
+  std::function<Health()> health;
 };
 
 }  // namespace quarry::server

@@ -21,6 +21,7 @@ class CacheApi final
   // `service` outlives it.
   CacheApi(CacheService* service, std::string version, int64_t stream_idle_ns);
 
+  const StreamLimits& stream_limits() const { return limits_; }
   // Ends streams whose clients have stopped. Called every few tens of milliseconds.
   void EndIdleStreams();
 

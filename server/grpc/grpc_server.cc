@@ -93,6 +93,8 @@ GrpcServer::~GrpcServer() {
   if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
 }
 
+const StreamLimits& GrpcServer::stream_limits() const { return cache_->stream_limits(); }
+
 void GrpcServer::Tick() { cache_->EndIdleStreams(); }
 
 void GrpcServer::Drain() { server_->GetHealthCheckService()->SetServingStatus(false); }

@@ -20,6 +20,7 @@ namespace quarry::server {
 
 class AdminApi;
 class CacheApi;
+struct StreamLimits;
 
 struct GrpcServerOptions {
   std::vector<HostPort> listen;  // port 0 picks one
@@ -40,6 +41,8 @@ class GrpcServer {
 
   // As bound, in the order of `listen`.
   const std::vector<HostPort>& addresses() const { return addresses_; }
+  // What streaming calls hold now, and may.
+  const StreamLimits& stream_limits() const;
   // Ends streams whose clients have stopped. Called every few tens of milliseconds.
   void Tick();
   // The health service answers NOT_SERVING from now on.

@@ -25,6 +25,7 @@ class Quota {
   }
   void Give(uint64_t amount) { taken_.fetch_sub(amount, std::memory_order_relaxed); }
 
+  uint64_t taken() const { return taken_.load(std::memory_order_relaxed); }
   uint64_t most() const { return most_; }
 
  private:

@@ -3,6 +3,7 @@
 #include <microhttpd.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <utility>
@@ -28,8 +29,9 @@ Answer AnswerTo(const HttpEndpointOptions& options, absl::string_view method, ab
   if (path == "/metrics") return {MHD_HTTP_OK, kMetricsType, options.metrics()};
   if (path == "/livez") return {MHD_HTTP_OK, kTextType, "ok\n"};
   if (path == "/readyz") {
-    if (options.ready()) return {MHD_HTTP_OK, kTextType, "ok\n"};
-    return {MHD_HTTP_SERVICE_UNAVAILABLE, kTextType, "draining\n"};
+    const std::string why = options.not_ready();
+    if (why.empty()) return {MHD_HTTP_OK, kTextType, "ok\n"};
+    return {MHD_HTTP_SERVICE_UNAVAILABLE, kTextType, absl::StrCat(why, "\n")};
   }
   return {MHD_HTTP_NOT_FOUND, kTextType, "there are /metrics, /livez and /readyz\n"};
 }
@@ -99,6 +101,15 @@ absl::Status HttpEndpoint::Listen(const HostPort& address) {
   daemons_.push_back(daemon);
   addresses_.push_back(bound);
   return absl::OkStatus();
+}
+
+HttpEndpoint::Connections HttpEndpoint::connections() const {
+  Connections connections{0, kMaxConnections};
+  for (MHD_Daemon* daemon : daemons_) {
+    const MHD_DaemonInfo* info = MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
+    if (info != nullptr) connections.now = std::max(connections.now, info->num_connections);
+  }
+  return connections;
 }
 
 }  // namespace quarry::server

@@ -19,9 +19,9 @@ namespace quarry::server {
 
 // Called on the endpoint's own threads.
 struct HttpEndpointOptions {
-  std::vector<HostPort> listen;          // port 0 picks one
-  std::function<std::string()> metrics;  // Prometheus text
-  std::function<bool()> ready;           // /readyz: 200 or 503
+  std::vector<HostPort> listen;            // port 0 picks one
+  std::function<std::string()> metrics;    // Prometheus text
+  std::function<std::string()> not_ready;  // /readyz: 200, or 503 and why; empty: ready
 };
 
 class HttpEndpoint {
@@ -32,6 +32,12 @@ class HttpEndpoint {
   HttpEndpoint(const HttpEndpoint&) = delete;
   HttpEndpoint& operator=(const HttpEndpoint&) = delete;
 
+  // Open now, and at most, of the address that has least room.
+  struct Connections {
+    unsigned now = 0;
+    unsigned most = 0;
+  };
+  Connections connections() const;
   // As bound, in the order of `listen`.
   const std::vector<HostPort>& addresses() const { return addresses_; }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 #include "common/random.h"
 #include "common/transport/registry.h"
 #include "common/view.h"
@@ -43,6 +44,7 @@ class SessionServer::Listener : public FdHandler {
     while (true) {
       UniqueFd connection(accept4(fd_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (connection) {
+        server_->accepting_.store(true, std::memory_order_relaxed);
         server_->OnAccepted(std::move(connection));
       } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
         Pause();
@@ -57,6 +59,7 @@ class SessionServer::Listener : public FdHandler {
   // would only burn the processor.
   void Pause() {
     spdlog::warn("cannot accept connections for the moment: out of file descriptors or memory");
+    server_->accepting_.store(false, std::memory_order_relaxed);
     loop_->Remove(fd_.get(), this);
     paused_ = loop_->After(kAcceptPauseNs, [this] {
       paused_ = 0;
@@ -74,9 +77,11 @@ SessionServer::SessionServer(SessionServerOptions options, CacheService* service
     : options_(std::move(options)), service_(service), metrics_(metrics), scheduler_(options_.scheduler, metrics) {
   for (uint32_t i = 0; i < std::max(1u, options_.control_threads); ++i) {
     control_loops_.push_back(std::make_unique<EventLoop>(absl::StrCat("q-control-", i), options_.most_spin_ns));
+    control_heartbeats_.push_back(std::make_unique<LoopHeartbeat>(control_loops_.back().get()));
   }
   for (uint32_t i = 0; i < std::max(1u, options_.data_threads); ++i) {
     data_loops_.push_back(std::make_unique<EventLoop>(absl::StrCat("q-data-", i)));
+    data_heartbeats_.push_back(std::make_unique<LoopHeartbeat>(data_loops_.back().get()));
   }
 }
 
@@ -265,6 +270,17 @@ void SessionServer::OnSessionClosed(const SessionPtr& session, const absl::Statu
   session->Close();
   // Posted, because this may be called from inside the session.
   session->loop()->Post([session] {});
+}
+
+SessionHealth SessionServer::CheckHealth() {
+  const int64_t now_ns = Clock::Real()->NowNs();
+  SessionHealth health;
+  health.accepting = accepting_.load(std::memory_order_relaxed);
+  for (const auto& beat : control_heartbeats_) {
+    health.control_late_ns = std::max(health.control_late_ns, beat->Beat(now_ns));
+  }
+  for (const auto& beat : data_heartbeats_) health.data_late_ns = std::max(health.data_late_ns, beat->Beat(now_ns));
+  return health;
 }
 
 void SessionServer::Drain() {

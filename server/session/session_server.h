@@ -16,6 +16,7 @@
 #include "server/cache_service.h"
 #include "server/scheduler/transfer_scheduler.h"
 #include "server/session/handshake.h"
+#include "server/session/loop_heartbeat.h"
 #include "server/session/session.h"
 
 namespace quarry::server {
@@ -31,6 +32,13 @@ struct SessionServerOptions {
   TransferSchedulerOptions scheduler;
 };
 
+// What can go wrong with the front end itself.
+struct SessionHealth {
+  bool accepting = true;        // false: out of file descriptors or memory
+  int64_t control_late_ns = 0;  // how long a loop has owed an answer, at most
+  int64_t data_late_ns = 0;
+};
+
 // Thread-safe. Control loops run handshakes and sessions; data loops move payload.
 class SessionServer {
  public:
@@ -41,6 +49,9 @@ class SessionServer {
   ~SessionServer();
 
   std::vector<HostPort> addresses() const { return addresses_; }
+  // Asks all loops for an answer, and says how long those of before have been outstanding.
+  // One thread at a time.
+  SessionHealth CheckHealth();
   // Refuses new work and tells the clients.
   void Drain();
   // Whether no request is under way.
@@ -65,6 +76,9 @@ class SessionServer {
   ServiceMetrics* const metrics_;
   TransferScheduler scheduler_;
   std::vector<HostPort> addresses_;
+  std::atomic<bool> accepting_{true};
+  std::vector<std::unique_ptr<LoopHeartbeat>> control_heartbeats_;  // of control_loops_, which go first
+  std::vector<std::unique_ptr<LoopHeartbeat>> data_heartbeats_;
   std::vector<std::unique_ptr<EventLoop>> control_loops_;
   std::vector<std::unique_ptr<EventLoop>> data_loops_;
   std::vector<std::unique_ptr<Listener>> listeners_;

@@ -156,7 +156,8 @@ class AdminTest(GrpcCase):
     def test_health_tells_of_each_part(self):
         health = self.call(self.admin.GetHealth, self.A.GetHealthRequest())
         self.assertTrue(health.ready)
-        self.assertEqual({p.part for p in health.parts}, {"memory", "sessions", "scheduler", "integrity"})
+        self.assertEqual({p.part for p in health.parts},
+                         {"memory", "sessions", "scheduler", "grpc", "metrics", "integrity"})
         self.assertTrue(all(p.healthy and p.detail for p in health.parts))
 
     def test_hashes_are_checked_by_field(self):

@@ -163,6 +163,7 @@ TEST_F(ConfigTest, EveryBoundIsWhereItIsSaidToBe) {
       {"--control-spin", nullptr, "0", "1ms", "1001us"},
       {"--data-threads", "0", "1", "256", "257"},
       {"--max-sessions", "0", "1", "1000000", "1000001"},
+      {"--grpc-stream-idle", "99999999ns", "100ms", "3600s", "3600001ms"},
       {"--drain-timeout", nullptr, "0s", "3600s", "3600001ms"},
   };
   for (const auto& c : cases) {
