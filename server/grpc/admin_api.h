@@ -4,10 +4,9 @@
 
 #include <utility>
 
-#include "absl/status/status.h"
 #include "quarry/v1/admin.grpc.pb.h"
 #include "server/cache_service.h"
-#include "server/grpc/admin_hooks.h"
+#include "server/grpc/admin_calls.h"
 
 namespace quarry::server {
 
@@ -15,7 +14,7 @@ namespace quarry::server {
 class AdminApi final : public v1::Admin::CallbackService {
  public:
   // `service` outlives it.
-  AdminApi(CacheService* service, AdminHooks hooks) : service_(service), hooks_(std::move(hooks)) {}
+  AdminApi(CacheService* service, AdminHooks hooks) : service_(service), calls_(service, std::move(hooks)) {}
 
   grpc::ServerUnaryReactor* GetConfig(grpc::CallbackServerContext* context, const v1::GetConfigRequest* request,
                                       v1::GetConfigResponse* response) override;
@@ -45,12 +44,8 @@ class AdminApi final : public v1::Admin::CallbackService {
                                       v1::GetHealthResponse* response) override;
 
  private:
-  absl::Status DoPin(const v1::PinRequest& request, v1::PinResponse* response);
-  absl::Status DoWarm(const v1::WarmRequest& request, v1::WarmResponse* response);
-  absl::Status DoSetLogLevel(const v1::SetLogLevelRequest& request, v1::SetLogLevelResponse* response);
-
   CacheService* const service_;
-  const AdminHooks hooks_;
+  AdminCalls calls_;
 };
 
 }  // namespace quarry::server

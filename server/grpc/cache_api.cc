@@ -1,48 +1,19 @@
 #include "server/grpc/cache_api.h"
 
-#include <cstring>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/clock.h"
-#include "server/grpc/convert.h"
 #include "server/grpc/get_stream.h"
 #include "server/grpc/put_stream.h"
-#include "server/grpc/request_target.h"
 #include "server/grpc/status.h"
+#include "server/grpc/unary.h"
 #include "server/grpc/watch_stream.h"
 
 namespace quarry::server {
-namespace {
-
-constexpr uint32_t kDefaultPage = 1'000;
-constexpr uint32_t kMaxPage = 10'000;
-
-// The service counts what reaches it; this counts what does not.
-absl::Status Rejected(ServiceMetrics& metrics, absl::Status status) {
-  const auto op = static_cast<size_t>(Op::kMatch);
-  metrics.requests[op].fetch_add(1, std::memory_order_relaxed);
-  metrics.errors[op].fetch_add(1, std::memory_order_relaxed);
-  return status;
-}
-
-// The answer to a match that is to find nothing.
-MatchResult OptedOut(absl::Span<const ChainQuery> chains, uint64_t local_tokens) {
-  MatchResult result;
-  result.usable_tokens = local_tokens;
-  result.first_miss = MissCause::kOptedOut;
-  for (const ChainQuery& chain : chains) {
-    result.chains.push_back({std::string(chain.hashes.size(), static_cast<char>(BlockState::kAbsent)), {}});
-  }
-  return result;
-}
-
-}  // namespace
 
 CacheApi::CacheApi(CacheService* service, std::string version, int64_t stream_idle_ns)
     : service_(service),
-      version_(std::move(version)),
-      started_(std::chrono::steady_clock::now()),
+      calls_(service, std::move(version)),
       limits_(service->store().arena().size(), stream_idle_ns) {}
 
 void CacheApi::EndIdleStreams() { limits_.idle.EndIdle(Clock::Real()->NowNs()); }
@@ -50,79 +21,18 @@ void CacheApi::EndIdleStreams() { limits_.idle.EndIdle(Clock::Real()->NowNs()); 
 grpc::ServerUnaryReactor* CacheApi::OpenNamespace(grpc::CallbackServerContext* context,
                                                   const v1::OpenNamespaceRequest* request,
                                                   v1::OpenNamespaceResponse* response) {
-  std::vector<std::string> differing_fields;
-  const absl::Status status = DoOpen(*request, response, &differing_fields);
-  return Answer(context, status, differing_fields);
-}
-
-absl::Status CacheApi::DoOpen(const v1::OpenNamespaceRequest& request, v1::OpenNamespaceResponse* response,
-                              std::vector<std::string>* differing_fields) {
-  if (absl::Status status = service_->CheckNotDraining(); !status.ok()) return status;
-  if (!v1::OpenNamespaceRequest::OnMismatch_IsValid(request.on_mismatch())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("on_mismatch: ", static_cast<int>(request.on_mismatch()), " is neither FAIL nor SIBLING"));
-  }
-  const bool sibling = request.on_mismatch() == v1::OpenNamespaceRequest::ON_MISMATCH_SIBLING;
-  const absl::StatusOr<ModelSpec> spec = FromProto(request.spec());
-  if (!spec.ok()) return spec.status();
-  const absl::string_view tenant = TenantOr(request.tenant());
-  auto opened = service_->OpenNamespace(tenant, request.namespace_(), *spec, sibling, request.ttl_ms());
-  if (!opened.ok()) {
-    if (const auto taken = service_->FindNamespace(tenant, request.namespace_()); taken.ok()) {
-      *differing_fields = DifferingFields((*taken)->spec, *spec);
-    }
-    return opened.status();
-  }
-  ToProto(*opened->ns, response->mutable_namespace_());
-  for (std::string& field : opened->differing_fields) response->add_differing_fields(std::move(field));
-  return absl::OkStatus();
+  const absl::Status status = Counted(&service_->metrics(), Op::kOpenNamespace, &calls_, *request, response);
+  return Answer(context, status, {response->differing_fields().begin(), response->differing_fields().end()});
 }
 
 grpc::ServerUnaryReactor* CacheApi::Match(grpc::CallbackServerContext* context, const v1::MatchRequest* request,
                                           v1::MatchResponse* response) {
-  return Answer(context, DoMatch(*request, response));
-}
-
-absl::Status CacheApi::DoMatch(const v1::MatchRequest& request, v1::MatchResponse* response) {
-  ServiceMetrics& metrics = service_->metrics();
-  if (absl::Status status = service_->CheckNotDraining(); !status.ok()) return Rejected(metrics, status);
-  const absl::StatusOr<const Namespace*> ns = NamespaceOf(*service_, request);
-  if (!ns.ok()) return Rejected(metrics, ns.status());
-  const absl::StatusOr<PackedChains> packed = PackChains(request, (*ns)->spec.hash_bytes, service_->limits().max_items);
-  if (!packed.ok()) return Rejected(metrics, packed.status());
-  if (request.no_load()) {
-    ToProto(OptedOut(packed->chains, request.local_tokens()), response);
-    return absl::OkStatus();
-  }
-
-  MatchQuery query;
-  query.local_tokens = request.local_tokens();
-  query.chains = packed->chains;
-  query.lease_ms = request.lease_ms();
-  query.touch = request.touch();
-  const absl::StatusOr<MatchResult> result = service_->Match(**ns, query);
-  if (!result.ok()) return result.status();
-  ToProto(*result, response);
-  return absl::OkStatus();
+  return Answer(context, calls_.Handle(*request, response));
 }
 
 grpc::ServerUnaryReactor* CacheApi::Lookup(grpc::CallbackServerContext* context, const v1::LookupRequest* request,
                                            v1::LookupResponse* response) {
-  return Answer(context, DoLookup(*request, response));
-}
-
-absl::Status CacheApi::DoLookup(const v1::LookupRequest& request, v1::LookupResponse* response) {
-  const absl::StatusOr<BlockTarget> target = BlocksOf(*service_, request);
-  if (!target.ok()) return target.status();
-  for (BlockInfo& block : service_->store().Lookup(*target->ns, target->group, target->hashes())) {
-    v1::BlockInfo* out = response->add_blocks();
-    if (block.state == BlockState::kDram) {
-      const int64_t ns = service_->metrics().get_rate.EstimateNs(block.bytes);
-      out->set_estimated_load_us(static_cast<uint64_t>((ns + kNsPerUs - 1) / kNsPerUs));
-    }
-    ToProto(std::move(block), out);
-  }
-  return absl::OkStatus();
+  return Serve(context, &service_->metrics(), Op::kLookup, &calls_, *request, response);
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* CacheApi::Get(grpc::CallbackServerContext* context,
@@ -136,66 +46,23 @@ grpc::ServerReadReactor<grpc::ByteBuffer>* CacheApi::Put(grpc::CallbackServerCon
 }
 
 grpc::ServerUnaryReactor* CacheApi::Touch(grpc::CallbackServerContext* context, const v1::TouchRequest* request,
-                                          v1::TouchResponse* /*response*/) {
-  return Answer(context, DoTouch(*request));
-}
-
-absl::Status CacheApi::DoTouch(const v1::TouchRequest& request) {
-  const absl::StatusOr<BlockTarget> target = BlocksOf(*service_, request);
-  if (!target.ok()) return target.status();
-  service_->store().Touch(*target->ns, target->group, target->hashes());
-  return absl::OkStatus();
+                                          v1::TouchResponse* response) {
+  return Serve(context, &service_->metrics(), Op::kTouch, &calls_, *request, response);
 }
 
 grpc::ServerUnaryReactor* CacheApi::Remove(grpc::CallbackServerContext* context, const v1::RemoveRequest* request,
                                            v1::RemoveResponse* response) {
-  return Answer(context, DoRemove(*request, response));
-}
-
-absl::Status CacheApi::DoRemove(const v1::RemoveRequest& request, v1::RemoveResponse* response) {
-  const absl::StatusOr<BlockTarget> target = BlocksOf(*service_, request);
-  if (!target.ok()) return target.status();
-  response->set_removed(service_->store().Remove(*target->ns, target->group, target->hashes()));
-  return absl::OkStatus();
+  return Serve(context, &service_->metrics(), Op::kRemove, &calls_, *request, response);
 }
 
 grpc::ServerUnaryReactor* CacheApi::List(grpc::CallbackServerContext* context, const v1::ListRequest* request,
                                          v1::ListResponse* response) {
-  return Answer(context, DoList(*request, response));
+  return Serve(context, &service_->metrics(), Op::kList, &calls_, *request, response);
 }
 
-absl::Status CacheApi::DoList(const v1::ListRequest& request, v1::ListResponse* response) {
-  const absl::StatusOr<const Namespace*> ns = NamespaceOf(*service_, request);
-  if (!ns.ok()) return ns.status();
-  const uint32_t page_size = request.page_size() == 0 ? kDefaultPage : request.page_size();
-  if (page_size > kMaxPage) {
-    return absl::InvalidArgumentError(absl::StrCat("page_size: ", page_size, ", at most ", kMaxPage));
-  }
-  uint64_t cursor = 0;
-  if (!request.page_token().empty()) {
-    if (request.page_token().size() != sizeof cursor) {
-      return absl::InvalidArgumentError("page_token: not one that this node has given");
-    }
-    std::memcpy(&cursor, request.page_token().data(), sizeof cursor);
-  }
-  BlockPage page = service_->store().List(**ns, cursor, page_size);
-  for (BlockInfo& block : page.blocks) ToProto(std::move(block), response->add_blocks());
-  if (page.next != BlockStore::kEndOfIndex) {
-    response->set_next_page_token(std::string(reinterpret_cast<const char*>(&page.next), sizeof page.next));
-  }
-  return absl::OkStatus();
-}
-
-grpc::ServerUnaryReactor* CacheApi::Stats(grpc::CallbackServerContext* context, const v1::StatsRequest* /*request*/,
+grpc::ServerUnaryReactor* CacheApi::Stats(grpc::CallbackServerContext* context, const v1::StatsRequest* request,
                                           v1::StatsResponse* response) {
-  const auto uptime = std::chrono::steady_clock::now() - started_;
-  response->set_version(version_);
-  response->set_uptime_ms(static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(uptime).count()));
-  response->set_sessions(service_->metrics().sessions.load(std::memory_order_relaxed));
-  response->set_draining(service_->draining());
-  ToProto(service_->store().stats(), response);
-  for (const Namespace* ns : service_->namespaces().List()) ToProto(*ns, response->add_namespaces());
-  return Answer(context, absl::OkStatus());
+  return Serve(context, &service_->metrics(), Op::kStats, &calls_, *request, response);
 }
 
 grpc::ServerWriteReactor<v1::WatchResponse>* CacheApi::Watch(grpc::CallbackServerContext*,

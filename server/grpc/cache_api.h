@@ -3,12 +3,11 @@
 #ifndef QUARRY_SERVER_GRPC_CACHE_API_H_
 #define QUARRY_SERVER_GRPC_CACHE_API_H_
 
-#include <chrono>
 #include <string>
 
-#include "absl/status/status.h"
 #include "quarry/v1/cache.grpc.pb.h"
 #include "server/cache_service.h"
+#include "server/grpc/cache_calls.h"
 #include "server/grpc/stream_limits.h"
 
 namespace quarry::server {
@@ -47,17 +46,8 @@ class CacheApi final
                                                      const v1::WatchRequest* request) override;
 
  private:
-  absl::Status DoOpen(const v1::OpenNamespaceRequest& request, v1::OpenNamespaceResponse* response,
-                      std::vector<std::string>* differing_fields);
-  absl::Status DoMatch(const v1::MatchRequest& request, v1::MatchResponse* response);
-  absl::Status DoLookup(const v1::LookupRequest& request, v1::LookupResponse* response);
-  absl::Status DoTouch(const v1::TouchRequest& request);
-  absl::Status DoRemove(const v1::RemoveRequest& request, v1::RemoveResponse* response);
-  absl::Status DoList(const v1::ListRequest& request, v1::ListResponse* response);
-
   CacheService* const service_;
-  const std::string version_;
-  const std::chrono::steady_clock::time_point started_;
+  CacheCalls calls_;
   StreamLimits limits_;
 };
 

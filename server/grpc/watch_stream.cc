@@ -12,9 +12,11 @@ using v1::WatchEvent;
 
 WatchStream::WatchStream(CacheService* service, Quota* streams, const v1::WatchRequest& request)
     : service_(service), log_(service->store().events()), streams_(streams) {
+  service_->metrics().requests[static_cast<size_t>(Op::kWatch)].fetch_add(1, std::memory_order_relaxed);
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (absl::Status status = Begin(request); !status.ok()) {
+      service_->metrics().Failed(Op::kWatch);
       EndLocked(status);
       return;
     }

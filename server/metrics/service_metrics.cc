@@ -20,6 +20,38 @@ const char* Name(Op op) {
       return "renew_lease";
     case Op::kReleaseLease:
       return "release_lease";
+    case Op::kLookup:
+      return "lookup";
+    case Op::kRemove:
+      return "remove";
+    case Op::kList:
+      return "list";
+    case Op::kStats:
+      return "stats";
+    case Op::kWatch:
+      return "watch";
+    case Op::kGetConfig:
+      return "get_config";
+    case Op::kListNamespaces:
+      return "list_namespaces";
+    case Op::kSetNamespaceTtl:
+      return "set_namespace_ttl";
+    case Op::kFlushNamespace:
+      return "flush_namespace";
+    case Op::kRetireNamespace:
+      return "retire_namespace";
+    case Op::kPin:
+      return "pin";
+    case Op::kUnpin:
+      return "unpin";
+    case Op::kWarm:
+      return "warm";
+    case Op::kDrain:
+      return "drain";
+    case Op::kSetLogLevel:
+      return "set_log_level";
+    case Op::kGetHealth:
+      return "get_health";
   }
   return "unknown";
 }

@@ -17,8 +17,34 @@ namespace quarry::server {
 
 using Count = std::atomic<uint64_t>;
 
-enum class Op : uint8_t { kMatch, kGet, kPut, kFetch, kOpenNamespace, kTouch, kRenewLease, kReleaseLease };
-inline constexpr int kOps = 8;
+// What clients ask for, over either front end.
+enum class Op : uint8_t {
+  kMatch,
+  kGet,
+  kPut,
+  kFetch,
+  kOpenNamespace,
+  kTouch,
+  kRenewLease,
+  kReleaseLease,
+  kLookup,
+  kRemove,
+  kList,
+  kStats,
+  kWatch,  // counted when it begins, and not timed: it lasts as long as its client wants
+  kGetConfig,
+  kListNamespaces,
+  kSetNamespaceTtl,
+  kFlushNamespace,
+  kRetireNamespace,
+  kPin,
+  kUnpin,
+  kWarm,
+  kDrain,
+  kSetLogLevel,
+  kGetHealth,
+};
+inline constexpr int kOps = 24;
 const char* Name(Op op);
 
 // Why a connection or a session was turned away.

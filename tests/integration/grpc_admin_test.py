@@ -4,7 +4,9 @@
 Usage: grpc_admin_test.py QUARRYD [unittest arguments]
 """
 
+import re
 import sys
+import urllib.request
 
 import grpc
 
@@ -166,6 +168,56 @@ class AdminTest(GrpcCase):
             self.refuses_field("hashes[0]", method, request(namespace=self.ns, hashes=[b"short"]))
             self.refuses_field("group", method, request(namespace=self.ns, group=1, hashes=[block_hash("x")]))
             self.refused(grpc.StatusCode.NOT_FOUND, method, request(namespace="none", hashes=[block_hash("x")]))
+
+
+class CountingTest(GrpcCase):
+    """Every call of both services is counted and timed; a new one cannot be forgotten."""
+
+    def counts(self, op):
+        """How many requests, errors and durations."""
+        text = urllib.request.urlopen(f"http://{self.daemon.metrics}/metrics", timeout=quarryd.DEADLINE_S).read()
+        lines = text.decode().splitlines()
+        series = [f'quarry_{name}{{op="{op}"}} ' for name in (
+            "requests_total", "request_errors_total", "request_duration_seconds_count")]
+        found = [float(line[len(one):]) for one in series for line in lines if line.startswith(one)]
+        self.assertEqual(len(found), 3, f"{op} has no series")
+        return found
+
+    def answers(self, stub, method):
+        """Whether a call with an empty request is answered well; a watch is left at its beginning."""
+        request = getattr(self.C if method.containing_service.name == "Cache" else self.A, method.input_type.name)()
+        name = method.name
+        try:
+            if name == "Put":
+                self.call(stub.Put, iter([request]))
+            elif name == "Watch":
+                call = stub.Watch(request, timeout=quarryd.DEADLINE_S)
+                call.initial_metadata()
+                call.cancel()
+            elif name == "Get":
+                list(self.call(stub.Get, request))
+            else:
+                self.call(getattr(stub, name), request)
+        except grpc.RpcError:
+            return False
+        return True
+
+    def test_every_call_is_counted_once(self):
+        services = [(self.cache, self.C.DESCRIPTOR.services_by_name["Cache"]),
+                    (self.admin, self.A.DESCRIPTOR.services_by_name["Admin"])]
+        calls = [(stub, method) for stub, service in services for method in service.methods]
+        self.assertGreaterEqual(len(calls), 20)
+        # Afterwards nothing else is served.
+        calls.sort(key=lambda call: call[1].name == "Drain")
+        for stub, method in calls:
+            op = re.sub("(?<=[a-z])(?=[A-Z])", "_", method.name).lower()
+            with self.subTest(op):
+                before = self.counts(op)
+                well = self.answers(stub, method)
+                requests, errors, durations = (now - then for now, then in zip(self.counts(op), before))
+                self.assertEqual((requests, errors), (1, 0 if well else 1))
+                if well and method.name != "Watch":
+                    self.assertEqual(durations, 1)
 
 
 class DrainTest(GrpcCase):

@@ -106,8 +106,29 @@ TEST_F(ExporterTest, EveryCountIsExportedUnderItsName) {
     *field = ++next;
     series.push_back(absl::StrCat("\n", name, " ", next, "\n"));
   };
-  const char* const ops[kOps] = {"match",          "get",   "put",         "fetch",
-                                 "open_namespace", "touch", "renew_lease", "release_lease"};
+  const char* const ops[kOps] = {"match",
+                                 "get",
+                                 "put",
+                                 "fetch",
+                                 "open_namespace",
+                                 "touch",
+                                 "renew_lease",
+                                 "release_lease",
+                                 "lookup",
+                                 "remove",
+                                 "list",
+                                 "stats",
+                                 "watch",
+                                 "get_config",
+                                 "list_namespaces",
+                                 "flush_namespace",
+                                 "retire_namespace",
+                                 "pin",
+                                 "unpin",
+                                 "warm",
+                                 "drain",
+                                 "set_log_level",
+                                 "get_health"};
   for (int op = 0; op < kOps; ++op) {
     expect(&service_.requests[op], absl::StrCat("quarry_requests_total{op=\"", ops[op], "\"}"));
     expect(&service_.errors[op], absl::StrCat("quarry_request_errors_total{op=\"", ops[op], "\"}"));
