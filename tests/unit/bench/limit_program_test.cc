@@ -8,21 +8,21 @@
 namespace quarry::bench {
 namespace {
 
-constexpr int kTimeoutMs = 60'000;
+constexpr int kLimitTimeoutMs = 60'000;
 
 nlohmann::json RunOnce(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), QUARRY_BENCH_LIMIT);
   auto child = ChildProcess::Start(arguments);
   if (!child.ok()) return {};
-  const auto ready = (*child)->ReadLine(kTimeoutMs);
+  const auto ready = (*child)->ReadLine(kLimitTimeoutMs);
   if (!ready.ok() || ready->rfind("ready", 0) != 0) return {};
   for (int round = 0; round < 2; ++round) {
     if (!(*child)->WriteLine("0.02").ok()) return {};
-    const auto line = (*child)->ReadLine(kTimeoutMs);
+    const auto line = (*child)->ReadLine(kLimitTimeoutMs);
     if (!line.ok()) return {};
     if (round == 0) continue;
     // Exits by itself, and cleanly, when its input ends.
-    return (*child)->Finish(kTimeoutMs).ok() ? nlohmann::json::parse(*line, nullptr, false) : nlohmann::json();
+    return (*child)->Finish(kLimitTimeoutMs).ok() ? nlohmann::json::parse(*line, nullptr, false) : nlohmann::json();
   }
   return {};
 }

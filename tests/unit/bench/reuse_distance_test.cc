@@ -58,7 +58,7 @@ double Error(const std::vector<TraceRequest>& trace, double sample_rate, uint32_
   return error;
 }
 
-std::vector<TraceRequest> Sample() { return *ReadTrace(QUARRY_TEST_DATA "/conversation_sample.jsonl"); }
+std::vector<TraceRequest> SampleTrace() { return *ReadTrace(QUARRY_TEST_DATA "/conversation_sample.jsonl"); }
 
 // Conversations like those of the production trace (12,031 requests, 24 blocks each in the mean,
 // 63 % of the blocks asked for are new, one first block that nearly all share): a request
@@ -84,11 +84,11 @@ std::vector<TraceRequest> LikeProduction(uint64_t seed) {
 
 // What is left of the error is that the estimate's order of blocks within a put differs.
 TEST(ReuseDistanceOnTrace, FollowingEveryBlockOfTheSampleItIsWithinHalfAPercent) {
-  EXPECT_LE(Error(Sample(), 1, 1 << 16, 1), 0.005);
+  EXPECT_LE(Error(SampleTrace(), 1, 1 << 16, 1), 0.005);
 }
 
 TEST(ReuseDistanceOnTrace, AQuarterOfTheSampleIsWithinSixPercent) {
-  for (uint64_t seed = 1; seed <= 8; ++seed) EXPECT_LE(Error(Sample(), 0.25, 1024, seed), 0.06) << seed;
+  for (uint64_t seed = 1; seed <= 8; ++seed) EXPECT_LE(Error(SampleTrace(), 0.25, 1024, seed), 0.06) << seed;
 }
 
 TEST(ReuseDistanceOnTrace, AsTheServerSamplesATraceLikeProductionsIsWithinFivePercent) {

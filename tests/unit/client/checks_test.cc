@@ -19,7 +19,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-std::string Message(const absl::Status& status) {
+std::string Complaint(const absl::Status& status) {
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   return std::string(status.message());
 }
@@ -30,7 +30,7 @@ TEST(OptionsTest, ABadFieldIsNamedWithItsBound) {
   const auto with = [](auto change) {
     ClientOptions options;
     change(options);
-    return Message(Validate(options));
+    return Complaint(Validate(options));
   };
   EXPECT_THAT(with([](auto& o) { o.server = "nowhere"; }), StartsWith("server"));
   EXPECT_THAT(with([](auto& o) { o.transport = "pigeon"; }), HasSubstr("pigeon"));
@@ -72,11 +72,11 @@ TEST(MemoryRegistryTest, RangesAreSortedAndDisjoint) {
   EXPECT_TRUE(registry.Add({base + 50, 10}).ok());
   EXPECT_TRUE(registry.Add({base, 10}).ok());
   EXPECT_TRUE(registry.Add({base + 10, 40}).ok());  // between the two, touching both
-  EXPECT_THAT(Message(registry.Add({base + 59, 1})), HasSubstr("overlaps"));
-  EXPECT_THAT(Message(registry.Add({base + 5, 100})), HasSubstr("overlaps"));
-  EXPECT_THAT(Message(registry.Add({base, 0})), StartsWith("bytes"));
-  EXPECT_THAT(Message(registry.Add({nullptr, 1})), StartsWith("base"));
-  EXPECT_THAT(Message(registry.Add({base, SIZE_MAX})), HasSubstr("address space"));
+  EXPECT_THAT(Complaint(registry.Add({base + 59, 1})), HasSubstr("overlaps"));
+  EXPECT_THAT(Complaint(registry.Add({base + 5, 100})), HasSubstr("overlaps"));
+  EXPECT_THAT(Complaint(registry.Add({base, 0})), StartsWith("bytes"));
+  EXPECT_THAT(Complaint(registry.Add({nullptr, 1})), StartsWith("base"));
+  EXPECT_THAT(Complaint(registry.Add({base, SIZE_MAX})), HasSubstr("address space"));
   const auto before = registry.Snapshot();
   registry.Remove({base + 10, 40});
   EXPECT_EQ(before->size(), 3u);
@@ -104,13 +104,13 @@ TEST(LeaseTest, SerializedLeasesComeBack) {
 
 TEST(LeaseTest, OtherBytesAreRefused) {
   const std::string good = std::string("\1\x10\x27\0\0", 5) + "0123456789abcdef";
-  Message(Lease::Attach("").status());
-  Message(Lease::Attach(Lease().Serialize()).status());
-  Message(Lease::Attach(good.substr(0, 20)).status());
-  Message(Lease::Attach(good + "x").status());
+  Complaint(Lease::Attach("").status());
+  Complaint(Lease::Attach(Lease().Serialize()).status());
+  Complaint(Lease::Attach(good.substr(0, 20)).status());
+  Complaint(Lease::Attach(good + "x").status());
   std::string version = good;
   version[0] = 2;
-  Message(Lease::Attach(version).status());
+  Complaint(Lease::Attach(version).status());
 }
 
 class ItemsTest : public testing::Test {
@@ -141,7 +141,7 @@ class ItemsTest : public testing::Test {
     used_ = 0;
     std::vector<Item> items{MakeItem(0), MakeItem(1)};
     change(items[1]);
-    return Message(CheckGet(items));
+    return Complaint(CheckGet(items));
   }
 
   std::vector<std::byte> memory_;
@@ -154,7 +154,7 @@ class ItemsTest : public testing::Test {
 };
 
 TEST_F(ItemsTest, ABadItemIsNamedWithFieldAndBound) {
-  EXPECT_THAT(Message(CheckGet({})), StartsWith("items: 1 to 65536"));
+  EXPECT_THAT(Complaint(CheckGet({})), StartsWith("items: 1 to 65536"));
   EXPECT_THAT(GetWith([](Item& i) { i.group = 2; }), StartsWith("items[1].group: 0 to 1"));
   EXPECT_THAT(GetWith([](Item& i) { i.shard = 2; }), StartsWith("items[1].shard: 0 to 1"));
   for (const size_t length : {0, 15, 17, 65}) {
@@ -172,14 +172,14 @@ TEST_F(ItemsTest, ABadItemIsNamedWithFieldAndBound) {
 
 TEST_F(ItemsTest, TheNumberOfItemsIsBounded) {
   limits_.max_items = 1;
-  EXPECT_THAT(Message(CheckGet({MakeItem(0), MakeItem(1)})), HasSubstr("max_items"));
+  EXPECT_THAT(Complaint(CheckGet({MakeItem(0), MakeItem(1)})), HasSubstr("max_items"));
 }
 
 TEST_F(ItemsTest, DestinationsOfTwoItemsMustNotShareAByte) {
   std::vector<Item> items{MakeItem(0), MakeItem(1)};
   EXPECT_TRUE(CheckGet(items).ok());
   items[1].segments[0].base -= 1;
-  EXPECT_THAT(Message(CheckGet(items)), HasSubstr("items[1]: shares bytes with items[0]"));
+  EXPECT_THAT(Complaint(CheckGet(items)), HasSubstr("items[1]: shares bytes with items[0]"));
   EXPECT_TRUE(CheckPut(items).ok());  // sources may
 }
 
@@ -191,14 +191,14 @@ TEST_F(ItemsTest, InterleavedDestinationsAreFine) {
   items[1].segments = {{base + kPiece, kPiece, 2 * kPiece, 10}};
   EXPECT_TRUE(CheckGet(items).ok());
   items[1].segments[0].base -= 1;
-  EXPECT_THAT(Message(CheckGet(items)), HasSubstr("shares bytes"));
+  EXPECT_THAT(Complaint(CheckGet(items)), HasSubstr("shares bytes"));
 }
 
 TEST_F(ItemsTest, AMaximumSizeLeavesTheSizeToTheSegments) {
   EXPECT_TRUE(CheckGet({MakeItem(0, 1, 10)}).ok());
   EXPECT_TRUE(CheckGet({MakeItem(0, 1, 1'000)}).ok());
-  EXPECT_THAT(Message(CheckGet({MakeItem(0, 1, 1'001)})), HasSubstr("1 to 1000 bytes"));
-  EXPECT_THAT(Message(CheckPut({MakeItem(0, 1, 1'001)})), HasSubstr("1 to 1000 bytes"));
+  EXPECT_THAT(Complaint(CheckGet({MakeItem(0, 1, 1'001)})), HasSubstr("1 to 1000 bytes"));
+  EXPECT_THAT(Complaint(CheckPut({MakeItem(0, 1, 1'001)})), HasSubstr("1 to 1000 bytes"));
   std::string hashes;
   const std::vector<Item> items{MakeItem(0, 1, 10)};
   EXPECT_EQ(BuildGetRuns(spec_, items, &hashes)[0].bytes, 10u);
@@ -207,10 +207,10 @@ TEST_F(ItemsTest, AMaximumSizeLeavesTheSizeToTheSegments) {
 TEST_F(ItemsTest, PutsHaveNoRangeAndWholeParents) {
   std::vector<Item> items{MakeItem(0)};
   items[0].parent = "short";
-  EXPECT_THAT(Message(CheckPut(items)), StartsWith("items[0].parent: empty or 16"));
+  EXPECT_THAT(Complaint(CheckPut(items)), StartsWith("items[0].parent: empty or 16"));
   items[0].parent = "";
   items[0].offset = 1;
-  EXPECT_THAT(Message(CheckPut(items)), StartsWith("items[0].offset"));
+  EXPECT_THAT(Complaint(CheckPut(items)), StartsWith("items[0].offset"));
 }
 
 TEST_F(ItemsTest, GetRunsJoinItemsThatDifferInHashOnly) {
@@ -256,23 +256,23 @@ TEST(ChainsTest, ABadChainIsNamedWithFieldAndBound) {
   const auto with = [&](const std::function<void(Chain&)>& change) {
     Chain chain = good;
     change(chain);
-    return Message(CheckChains(spec, limits, {&chain, 1}));
+    return Complaint(CheckChains(spec, limits, {&chain, 1}));
   };
   EXPECT_TRUE(CheckChains(spec, limits, {&good, 1}).ok());
-  EXPECT_THAT(Message(CheckChains(spec, limits, {})), StartsWith("chains: at least 1"));
+  EXPECT_THAT(Complaint(CheckChains(spec, limits, {})), StartsWith("chains: at least 1"));
   EXPECT_THAT(with([](Chain& c) { c.group = 1; }), StartsWith("chains[0].group: 0 to 0"));
   EXPECT_THAT(with([](Chain& c) { c.hashes = {}; }), StartsWith("chains[0].hashes: at least 1"));
   EXPECT_THAT(with([&](Chain& c) { c.hashes = HashSpan(bytes, 32); }), HasSubstr("16 bytes each"));
   EXPECT_THAT(with([&](Chain& c) { c.hashes = HashSpan(bytes, 0); }), HasSubstr("16 bytes each"));
   EXPECT_THAT(with([&](Chain& c) { c.hashes = HashSpan({bytes.data(), 31}, 16); }), HasSubstr("multiple"));
   const Chain twice[] = {good, good};
-  EXPECT_THAT(Message(CheckChains(spec, limits, twice)), StartsWith("chains[1].group"));
+  EXPECT_THAT(Complaint(CheckChains(spec, limits, twice)), StartsWith("chains[1].group"));
   wire::Limits few;
   few.max_items = 1;
-  EXPECT_THAT(Message(CheckChains(spec, few, {&good, 1})), HasSubstr("max_items"));
+  EXPECT_THAT(Complaint(CheckChains(spec, few, {&good, 1})), HasSubstr("max_items"));
   good.first_block = 3;
   EXPECT_TRUE(CheckChainStarts(spec, 48, {&good, 1}).ok());
-  EXPECT_THAT(Message(CheckChainStarts(spec, 47, {&good, 1})), StartsWith("chains[0].first_block: at most 2"));
+  EXPECT_THAT(Complaint(CheckChainStarts(spec, 47, {&good, 1})), StartsWith("chains[0].first_block: at most 2"));
 }
 
 }  // namespace

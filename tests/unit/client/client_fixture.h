@@ -53,6 +53,8 @@ inline std::vector<std::byte> TestPayload(int n, size_t bytes = kTestShardBytes)
   return payload;
 }
 
+inline std::string Message(const absl::Status& status) { return std::string(status.message()); }
+
 inline uint64_t TestSeed(int n, uint32_t shard = 0) { return IdentitySeed(TestNamespaceId(), 0, shard, TestHash(n)); }
 
 class ClientFixture : public testing::Test {

@@ -12,8 +12,6 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string Message(const absl::Status& status) { return std::string(status.message()); }
-
 class ConnectionTest : public ClientFixture {
  protected:
   absl::Status CreateWhile(const ClientOptions& options, const std::function<void()>& serve) {

@@ -9,8 +9,6 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string Message(const absl::Status& status) { return std::string(status.message()); }
-
 class OperationTest : public ClientFixture {
  protected:
   OperationId BeginMatch(uint32_t deadline_ms = kLongMs) {

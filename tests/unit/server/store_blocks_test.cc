@@ -7,8 +7,6 @@
 namespace quarry::server {
 namespace {
 
-constexpr uint64_t kBytes = 4096;
-
 class StoreBlocksTest : public ::testing::Test {
  protected:
   std::vector<BlockInfo> Lookup(const std::vector<uint64_t>& ids) {
@@ -43,18 +41,18 @@ class StoreBlocksTest : public ::testing::Test {
   }
 
   StoreHarness harness{StoreHarness::Small(4 << 20)};
-  const Namespace& ns = harness.Open(TestSpec(kBytes));
+  const Namespace& ns = harness.Open(TestSpec(kBlock));
 };
 
 TEST_F(StoreBlocksTest, ALookupDescribesWhatIsThereAndWhyTheRestIsNot) {
-  harness.PutChain(ns, Range(1, 3), kBytes);
-  OfferResult in_flight = harness.Offer(ns, 9, kBytes);
+  harness.PutChain(ns, Range(1, 3), kBlock);
+  OfferResult in_flight = harness.Offer(ns, 9, kBlock);
   Remove({2});
   const MatchResult match = harness.Match(ns, {1}, 1000);
   const auto blocks = Lookup({1, 2, 3, 9, 77});
   EXPECT_EQ(blocks[0].state, BlockState::kDram);
   EXPECT_EQ(blocks[0].leases, 1u);
-  EXPECT_EQ(blocks[0].bytes, kBytes);
+  EXPECT_EQ(blocks[0].bytes, kBlock);
   EXPECT_EQ(blocks[0].shards_there, 1u);
   EXPECT_EQ(blocks[2].depth, 2u);
   EXPECT_EQ(blocks[1].miss, MissCause::kRetired);
@@ -64,28 +62,28 @@ TEST_F(StoreBlocksTest, ALookupDescribesWhatIsThereAndWhyTheRestIsNot) {
 }
 
 TEST_F(StoreBlocksTest, RemovedBlocksAreGoneThoughLeasedAndTheirMemoryIsFree) {
-  harness.PutChain(ns, Range(1, 4), kBytes);
+  harness.PutChain(ns, Range(1, 4), kBlock);
   const MatchResult match = harness.Match(ns, Range(1, 4), 60'000);
   EXPECT_EQ(Remove({2, 3, 99, 2}), 2u);
-  EXPECT_EQ(harness.store->stats().used_bytes, 2 * kBytes);
-  EXPECT_EQ(harness.store->stats().leased_bytes, 2 * kBytes);
+  EXPECT_EQ(harness.store->stats().used_bytes, 2 * kBlock);
+  EXPECT_EQ(harness.store->stats().leased_bytes, 2 * kBlock);
   EXPECT_EQ(harness.Read(ns, 2).miss, MissCause::kRetired);
   EXPECT_TRUE(harness.Has(ns, 1));
-  EXPECT_EQ(harness.Put(ns, 2, kBytes), PutOutcome::kStored);
+  EXPECT_EQ(harness.Put(ns, 2, kBlock), PutOutcome::kStored);
   EXPECT_TRUE(harness.store->ReleaseLease("t", match.lease).ok());
   EXPECT_TRUE(harness.Has(ns, 2)) << "the lease was on the block that was removed, not on this one";
   EXPECT_EQ(harness.store->stats().leased_bytes, 0u);
 }
 
 TEST_F(StoreBlocksTest, AReaderKeepsTheBytesOfARemovedBlock) {
-  harness.Put(ns, 1, kBytes);
+  harness.Put(ns, 1, kBlock);
   const ReadResult read = harness.Read(ns, 1);
   EXPECT_EQ(Remove({1}), 1u);
   EXPECT_TRUE(PayloadIs(read.slot, 1));
 }
 
 TEST_F(StoreBlocksTest, APutUnderWayOfARemovedBlockIsNotPublished) {
-  OfferResult offer = harness.Offer(ns, 1, kBytes);
+  OfferResult offer = harness.Offer(ns, 1, kBlock);
   EXPECT_EQ(Remove({1}), 1u);
   offer.ticket.Publish();
   EXPECT_FALSE(harness.Has(ns, 1));
@@ -93,9 +91,9 @@ TEST_F(StoreBlocksTest, APutUnderWayOfARemovedBlockIsNotPublished) {
 }
 
 TEST_F(StoreBlocksTest, AListingHasEachBlockOfTheNamespaceOnce) {
-  const Namespace& other = harness.Open(TestSpec(kBytes), "other");
-  harness.PutChain(ns, Range(1, 300), kBytes);
-  harness.PutChain(other, Range(1000, 50), kBytes);
+  const Namespace& other = harness.Open(TestSpec(kBlock), "other");
+  harness.PutChain(ns, Range(1, 300), kBlock);
+  harness.PutChain(other, Range(1000, 50), kBlock);
   Remove(Range(100, 50));
   std::set<std::string> expected;
   for (uint64_t id : Range(1, 99)) expected.insert(TestHash(id));
@@ -105,7 +103,7 @@ TEST_F(StoreBlocksTest, AListingHasEachBlockOfTheNamespaceOnce) {
 }
 
 TEST_F(StoreBlocksTest, AListingBeyondTheEndIsEmpty) {
-  harness.Put(ns, 1, kBytes);
+  harness.Put(ns, 1, kBlock);
   for (uint64_t cursor : {uint64_t{1} << 60, uint64_t{63} << 32 | UINT32_MAX, BlockStore::kEndOfIndex}) {
     const BlockPage page = harness.store->List(ns, cursor, 10);
     EXPECT_TRUE(page.blocks.empty());
@@ -114,21 +112,21 @@ TEST_F(StoreBlocksTest, AListingBeyondTheEndIsEmpty) {
 }
 
 TEST_F(StoreBlocksTest, PinnedBlocksStayWhateverTheTime) {
-  harness.PutChain(ns, Range(1, 3), kBytes);
+  harness.PutChain(ns, Range(1, 3), kBlock);
   const auto pinned = Pin({1, 2, 3, 99});
   ASSERT_TRUE(pinned.ok()) << pinned.status();
   EXPECT_EQ(pinned->count, 3u);
   harness.clock.AdvanceMs(int64_t{365} * 24 * 3600 * 1000);
   Tick(2);
-  for (uint64_t id : Range(100, 2000)) harness.Put(ns, id, kBytes);
+  for (uint64_t id : Range(100, 2000)) harness.Put(ns, id, kBlock);
   for (uint64_t id : Range(1, 3)) EXPECT_TRUE(harness.Has(ns, id));
   EXPECT_TRUE(harness.store->ReleaseLease("t", pinned->token).ok());
-  for (uint64_t id : Range(3000, 2000)) harness.Put(ns, id, kBytes);
+  for (uint64_t id : Range(3000, 2000)) harness.Put(ns, id, kBlock);
   for (uint64_t id : Range(1, 3)) EXPECT_FALSE(harness.Has(ns, id));
 }
 
 TEST_F(StoreBlocksTest, APinBeyondTheLeasedShareLeavesNothingPinned) {
-  harness.PutChain(ns, Range(1, 1000), kBytes);  // 0.98 of the arena; at most 0.9 may be leased
+  harness.PutChain(ns, Range(1, 1000), kBlock);  // 0.98 of the arena; at most 0.9 may be leased
   const auto pinned = Pin(Range(1, 1000));
   EXPECT_TRUE(absl::IsResourceExhausted(pinned.status())) << pinned.status();
   EXPECT_EQ(harness.store->stats().leased_bytes, 0u);
@@ -144,30 +142,30 @@ TEST_F(StoreBlocksTest, PinningNothingIsNoLease) {
 }
 
 TEST_F(StoreBlocksTest, AClearedNamespaceIsSweptAndOthersAreNot) {
-  const Namespace& other = harness.Open(TestSpec(kBytes), "other");
-  harness.PutChain(ns, Range(1, 100), kBytes);
-  harness.PutChain(other, Range(1, 100), kBytes);
+  const Namespace& other = harness.Open(TestSpec(kBlock), "other");
+  harness.PutChain(ns, Range(1, 100), kBlock);
+  harness.PutChain(other, Range(1, 100), kBlock);
   const MatchResult leased = harness.Match(ns, Range(1, 10), 60'000);
   harness.store->Clear(ns.index);
   ASSERT_TRUE(harness.namespaces.Flush(ns).ok());
   EXPECT_FALSE(harness.Has(ns, 1));
   EXPECT_EQ(harness.store->use(ns).blocks, 0u);
   EXPECT_TRUE(absl::IsNotFound(harness.store->CheckLease(ns, leased.lease)));
-  harness.Put(ns, 1, kBytes);
+  harness.Put(ns, 1, kBlock);
   Tick(10);
   EXPECT_TRUE(harness.Has(ns, 1));
-  EXPECT_EQ(harness.store->stats().used_bytes, 101 * kBytes);
-  EXPECT_EQ(harness.store->use(ns).payload_bytes, kBytes);
+  EXPECT_EQ(harness.store->stats().used_bytes, 101 * kBlock);
+  EXPECT_EQ(harness.store->use(ns).payload_bytes, kBlock);
   EXPECT_EQ(harness.store->use(other).blocks, 100u);
 }
 
 TEST_F(StoreBlocksTest, EventsTellOfCompleteBlocksAlone) {
-  const Namespace& sharded = harness.Open(TestSpec(kBytes, 2), "sharded");
-  harness.Put(ns, 1, kBytes);
-  harness.Put(ns, 2, kBytes, 1, 1);
-  harness.Put(sharded, 3, kBytes, 0, 0, 0);
-  harness.Put(sharded, 3, kBytes, 0, 0, 1);
-  harness.Put(sharded, 4, kBytes, 0, 0, 0);
+  const Namespace& sharded = harness.Open(TestSpec(kBlock, 2), "sharded");
+  harness.Put(ns, 1, kBlock);
+  harness.Put(ns, 2, kBlock, 1, 1);
+  harness.Put(sharded, 3, kBlock, 0, 0, 0);
+  harness.Put(sharded, 3, kBlock, 0, 0, 1);
+  harness.Put(sharded, 4, kBlock, 0, 0, 0);
   const std::string hashes = TestHashes({3, 4});
   harness.store->Remove(sharded, 0, HashSpan(hashes, 32));
   const auto events = Events();
@@ -177,7 +175,7 @@ TEST_F(StoreBlocksTest, EventsTellOfCompleteBlocksAlone) {
   EXPECT_EQ(events[1].parent(), TestHash(1));
   EXPECT_EQ(events[1].depth, 1u);
   EXPECT_EQ(events[2].hash(), TestHash(3));
-  EXPECT_EQ(events[2].bytes, 2 * kBytes);
+  EXPECT_EQ(events[2].bytes, 2 * kBlock);
   EXPECT_EQ(events[2].ns, sharded.index);
   EXPECT_EQ(events[3].kind, BlockEvent::Kind::kRemoved);
   EXPECT_EQ(events[3].hash(), TestHash(3));

@@ -11,11 +11,9 @@
 namespace quarry::server {
 namespace {
 
-constexpr uint64_t kBlock = 4096;
-constexpr uint64_t kKiB = 1024;
 
 TEST(StoreEvictTest, EvictedBlocksAreRememberedAndCanComeBack) {
-  StoreHarness h(StoreHarness::Small(64 * kKiB));  // 16 blocks
+  StoreHarness h(StoreHarness::Small(64 << 10));  // 16 blocks
   const Namespace& ns = h.Open(TestSpec(kBlock));
   for (uint64_t id = 1; id <= 17; ++id) h.Put(ns, id, kBlock);
   EXPECT_EQ(h.Read(ns, 1).miss, MissCause::kEvicted);
@@ -26,7 +24,7 @@ TEST(StoreEvictTest, EvictedBlocksAreRememberedAndCanComeBack) {
 }
 
 TEST(StoreEvictTest, TailLeavesBeforeRootAndOldChainsBeforeNewOnes) {
-  StoreHarness h(StoreHarness::Small(64 * kKiB));
+  StoreHarness h(StoreHarness::Small(64 << 10));
   const Namespace& ns = h.Open(TestSpec(kBlock));
   h.PutChain(ns, Range(1, 8), kBlock);
   h.PutChain(ns, Range(11, 8), kBlock);
@@ -37,7 +35,7 @@ TEST(StoreEvictTest, TailLeavesBeforeRootAndOldChainsBeforeNewOnes) {
 }
 
 TEST(StoreEvictTest, MatchThatDoesNotTouchLeavesTheOrderAlone) {
-  StoreHarness h(StoreHarness::Small(64 * kKiB));
+  StoreHarness h(StoreHarness::Small(64 << 10));
   const Namespace& ns = h.Open(TestSpec(kBlock));
   for (uint64_t id = 1; id <= 16; ++id) h.Put(ns, id, kBlock);
   h.Match(ns, {1}, 0, false);
@@ -52,7 +50,7 @@ TEST(StoreEvictTest, MatchThatDoesNotTouchLeavesTheOrderAlone) {
 }
 
 TEST(StoreEvictTest, AllShardsOfABlockLeaveTogether) {
-  StoreHarness h(StoreHarness::Small(64 * kKiB));
+  StoreHarness h(StoreHarness::Small(64 << 10));
   const Namespace& ns = h.Open(TestSpec(kBlock, 4));
   for (uint64_t id = 1; id <= 5; ++id) {
     for (uint32_t shard = 0; shard < 4; ++shard) h.Put(ns, id, kBlock, 0, 0, shard);
@@ -63,7 +61,7 @@ TEST(StoreEvictTest, AllShardsOfABlockLeaveTogether) {
 }
 
 TEST(StoreEvictTest, BlocksBeingReadAreNotEvicted) {
-  StoreHarness h(StoreHarness::Small(64 * kKiB));
+  StoreHarness h(StoreHarness::Small(64 << 10));
   const Namespace& ns = h.Open(TestSpec(kBlock));
   std::vector<SlotRef> readers;
   for (uint64_t id = 1; id <= 16; ++id) {
@@ -84,7 +82,7 @@ TEST(StoreEvictTest, BlocksBeingReadAreNotEvicted) {
 }
 
 TEST(StoreEvictTest, PutsUnderWayAreNotEvicted) {
-  StoreHarness h(StoreHarness::Small(64 * kKiB));
+  StoreHarness h(StoreHarness::Small(64 << 10));
   const Namespace& ns = h.Open(TestSpec(kBlock));
   std::vector<OfferResult> offers;
   for (uint64_t id = 1; id <= 16; ++id) offers.push_back(h.Offer(ns, id, kBlock));
@@ -109,33 +107,33 @@ TEST(StoreEvictTest, SlabsMoveToTheClassInDemandAndBack) {
   const auto put_all = [&](uint64_t first, uint64_t count, uint64_t bytes) {
     for (uint64_t id = first; id < first + count; ++id) ASSERT_EQ(h.Put(ns, id, bytes), PutOutcome::kStored) << id;
   };
-  put_all(1, 1024, 64 * kKiB);  // the whole arena
+  put_all(1, 1024, 64 << 10);  // the whole arena
   EXPECT_EQ(h.store->stats().evicted_blocks, 0u);
   put_all(10'001, 32, 2 << 20);
   for (uint64_t id = 10'001; id <= 10'032; ++id) EXPECT_TRUE(PayloadIs(h.Read(ns, id).slot, id));
   EXPECT_EQ(h.store->stats().slab_moves, 16u);
-  put_all(20'001, 1024, 64 * kKiB);
+  put_all(20'001, 1024, 64 << 10);
   for (uint64_t id = 20'001; id <= 21'024; ++id) EXPECT_TRUE(PayloadIs(h.Read(ns, id).slot, id));
   EXPECT_EQ(h.store->stats().slab_moves, 32u);
 }
 
 TEST(StoreEvictTest, SlabsWithLeasedBlocksDoNotMove) {
-  StoreHarness h(StoreHarness::Small(256 * kKiB));  // 4 slabs of 16 blocks
-  const Namespace& ns = h.Open(TestSpec(64 * kKiB));
+  StoreHarness h(StoreHarness::Small(256 << 10));  // 4 slabs of 16 blocks
+  const Namespace& ns = h.Open(TestSpec(64 << 10));
   for (uint64_t id = 1; id <= 64; ++id) h.Put(ns, id, kBlock);
   std::vector<uint64_t> leased;
   for (uint64_t id : {1, 20, 40, 64}) leased.push_back(id);
   for (uint64_t id : leased) ASSERT_FALSE(h.Match(ns, {id}, 1000).lease.empty());
-  EXPECT_EQ(h.Offer(ns, 100, 64 * kKiB).reason, RefusalReason::kNoSpace);
+  EXPECT_EQ(h.Offer(ns, 100, 64 << 10).reason, RefusalReason::kNoSpace);
   EXPECT_EQ(h.store->stats().blocks, 64u);  // nothing was lost in vain
   h.clock.AdvanceMs(1001);
-  EXPECT_EQ(h.Put(ns, 100, 64 * kKiB), PutOutcome::kStored);
+  EXPECT_EQ(h.Put(ns, 100, 64 << 10), PutOutcome::kStored);
   EXPECT_EQ(h.store->stats().evicted_blocks, 16u);
 }
 
 TEST(StoreEvictTest, ClassesShareTheArenaByUse) {
   StoreHarness h(StoreHarness::Small(1 << 20));
-  const Namespace& ns = h.Open(TestSpec(64 * kKiB));
+  const Namespace& ns = h.Open(TestSpec(64 << 10));
   TestRandom random;
   const uint64_t sizes[] = {4096, 12'288, 20'000, 40'000, 65'536};
   for (uint64_t id = 1; id <= 5000; ++id) {

@@ -6,7 +6,6 @@
 namespace quarry::server {
 namespace {
 
-constexpr uint64_t kBytes = 4096;
 constexpr uint64_t kTtlMs = 10'000;
 // No block is found longer than its time, but it may be lost so much earlier.
 constexpr int64_t kSlackMs = 2 * BlockStore::kAgeUnitMs;
@@ -29,11 +28,11 @@ class StoreExpiryTest : public ::testing::Test {
   StoreStats stats() const { return harness.store->stats(); }
 
   StoreHarness harness{StoreHarness::Small(4 << 20)};
-  const Namespace& ns = harness.Open(TestSpec(kBytes));
+  const Namespace& ns = harness.Open(TestSpec(kBlock));
 };
 
 TEST_F(StoreExpiryTest, ABlockIsFoundUntilItsTimeIsOver) {
-  harness.PutChain(ns, {1, 2}, kBytes);
+  harness.PutChain(ns, {1, 2}, kBlock);
   harness.clock.AdvanceMs(kTtlMs - kSlackMs);
   EXPECT_EQ(UsableBlocks({1, 2}), 2u);
   EXPECT_EQ(Lookup(1).state, BlockState::kDram);
@@ -50,11 +49,11 @@ TEST_F(StoreExpiryTest, ABlockIsFoundUntilItsTimeIsOver) {
 }
 
 TEST_F(StoreExpiryTest, UseDoesNotProlong) {
-  harness.Put(ns, 1, kBytes);
+  harness.Put(ns, 1, kBlock);
   for (uint64_t ms = 0; ms < kTtlMs; ms += kTtlMs / 10) {
     harness.clock.AdvanceMs(kTtlMs / 10);
     harness.Match(ns, {1});
-    harness.Put(ns, 1, kBytes);
+    harness.Put(ns, 1, kBlock);
     const std::string hash = TestHash(1);
     harness.store->Touch(ns, 0, HashSpan(hash, 32));
   }
@@ -63,7 +62,7 @@ TEST_F(StoreExpiryTest, UseDoesNotProlong) {
 }
 
 TEST_F(StoreExpiryTest, WhatIsLeasedStaysReadableButIsNotFound) {
-  harness.Put(ns, 1, kBytes);
+  harness.Put(ns, 1, kBlock);
   harness.clock.AdvanceMs(kTtlMs - 1000);
   const MatchResult leased = harness.Match(ns, {1}, 5000);
   ASSERT_FALSE(leased.lease.empty());
@@ -77,9 +76,9 @@ TEST_F(StoreExpiryTest, WhatIsLeasedStaysReadableButIsNotFound) {
 }
 
 TEST_F(StoreExpiryTest, ASweepGivesTheMemoryBackAndTellsWatchers) {
-  const Namespace& lasting = harness.Open(TestSpec(kBytes), "lasting");
-  harness.PutChain(ns, Range(1, 100), kBytes);
-  harness.PutChain(lasting, Range(1, 10), kBytes);
+  const Namespace& lasting = harness.Open(TestSpec(kBlock), "lasting");
+  harness.PutChain(ns, Range(1, 100), kBlock);
+  harness.PutChain(lasting, Range(1, 10), kBlock);
   harness.store->ExpectExpiry();
   harness.clock.AdvanceMs(kTtlMs / 2);
   harness.store->Tick();
@@ -99,9 +98,9 @@ TEST_F(StoreExpiryTest, ASweepGivesTheMemoryBackAndTellsWatchers) {
 }
 
 TEST_F(StoreExpiryTest, WhatIsPutAgainLivesAnew) {
-  harness.Put(ns, 1, kBytes);
+  harness.Put(ns, 1, kBlock);
   harness.clock.AdvanceMs(kTtlMs);
-  EXPECT_EQ(harness.Put(ns, 1, kBytes), PutOutcome::kStored);
+  EXPECT_EQ(harness.Put(ns, 1, kBlock), PutOutcome::kStored);
   harness.clock.AdvanceMs(kTtlMs - kSlackMs);
   EXPECT_EQ(UsableBlocks({1}), 1u);
   harness.clock.AdvanceMs(kSlackMs);
@@ -109,40 +108,40 @@ TEST_F(StoreExpiryTest, WhatIsPutAgainLivesAnew) {
 }
 
 TEST_F(StoreExpiryTest, WhatIsOfferedAgainWhileSomeoneHoldsItLivesAnew) {
-  harness.Put(ns, 1, kBytes);
+  harness.Put(ns, 1, kBlock);
   harness.clock.AdvanceMs(kTtlMs - 1000);
   const MatchResult leased = harness.Match(ns, {1}, 5000);
   harness.clock.AdvanceMs(2000);
-  EXPECT_EQ(harness.Put(ns, 1, kBytes), PutOutcome::kAlreadyThere);
+  EXPECT_EQ(harness.Put(ns, 1, kBlock), PutOutcome::kAlreadyThere);
   EXPECT_EQ(UsableBlocks({1}), 1u);
   EXPECT_TRUE(PayloadIs(Read(1).slot, 1));
 }
 
 TEST_F(StoreExpiryTest, AFirstPutUnderWayHasNoAge) {
-  OfferResult offer = harness.Offer(ns, 1, kBytes);
+  OfferResult offer = harness.Offer(ns, 1, kBlock);
   ASSERT_TRUE(offer.ticket);
   harness.clock.AdvanceMs(2 * kTtlMs);
   EXPECT_EQ(Lookup(1).state, BlockState::kInFlight);
-  FillPayload(offer.ticket.slot(), 1, kBytes);
+  FillPayload(offer.ticket.slot(), 1, kBlock);
   offer.ticket.Publish();
   EXPECT_EQ(UsableBlocks({1}), 1u);
 }
 
 TEST_F(StoreExpiryTest, ATimeSetLaterHoldsForWhatIsThere) {
-  const Namespace& other = harness.Open(TestSpec(kBytes), "other");
-  harness.Put(other, 1, kBytes);
+  const Namespace& other = harness.Open(TestSpec(kBlock), "other");
+  harness.Put(other, 1, kBlock);
   harness.clock.AdvanceMs(kTtlMs);
   EXPECT_EQ(harness.Match(other, {1}).usable_tokens, kTestTokens);
   ASSERT_TRUE(harness.namespaces.SetTtl(other, kTtlMs / 2).ok());
   EXPECT_EQ(harness.Match(other, {1}).first_miss, MissCause::kExpired);
   ASSERT_TRUE(harness.namespaces.SetTtl(ns, 0).ok());
-  harness.Put(ns, 1, kBytes);
+  harness.Put(ns, 1, kBlock);
   harness.clock.AdvanceMs(100 * static_cast<int64_t>(kTtlMs));
   EXPECT_EQ(UsableBlocks({1}), 1u);
 }
 
 TEST_F(StoreExpiryTest, WhatIsOverCannotBePinned) {
-  harness.Put(ns, 1, kBytes);
+  harness.Put(ns, 1, kBlock);
   harness.clock.AdvanceMs(kTtlMs);
   const std::string hash = TestHash(1);
   EXPECT_EQ(harness.store->Pin(ns, 0, HashSpan(hash, 32))->count, 0u);

@@ -8,7 +8,6 @@
 namespace quarry::server {
 namespace {
 
-constexpr uint64_t kBlock = 4096;
 constexpr uint64_t kCapacity = 256;
 
 class StoreLeaseTest : public ::testing::Test {

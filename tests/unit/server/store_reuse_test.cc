@@ -6,7 +6,6 @@
 namespace quarry::server {
 namespace {
 
-constexpr uint64_t kBlock = 4096;
 constexpr uint64_t kArena = 1 << 20;
 constexpr uint64_t kFit = kArena / kBlock;
 

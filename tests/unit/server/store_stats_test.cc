@@ -6,8 +6,6 @@
 namespace quarry::server {
 namespace {
 
-constexpr uint64_t kBlock = 4096;
-
 TEST(StoreStatsTest, LeasesAreCountedByHowTheyBeginAndEnd) {
   StoreHarness h(StoreHarness::Small(1 << 20));
   const Namespace& ns = h.Open(TestSpec(kBlock));

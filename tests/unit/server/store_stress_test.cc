@@ -11,7 +11,6 @@
 namespace quarry::server {
 namespace {
 
-constexpr uint64_t kArenaBytes = 1 << 20;
 constexpr uint64_t kIds = 600;
 constexpr uint64_t kSizes[] = {4096, 12'000, 65'536};
 constexpr uint32_t kShards = 2;

@@ -13,8 +13,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr uint64_t kBlock = 4096;
-constexpr uint64_t kArenaBytes = 1 << 20;  // 256 blocks
 constexpr auto kDram = static_cast<char>(BlockState::kDram);
 constexpr auto kAbsent = static_cast<char>(BlockState::kAbsent);
 

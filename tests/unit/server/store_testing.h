@@ -17,6 +17,8 @@
 namespace quarry::server {
 
 inline constexpr uint32_t kTestTokens = 16;
+inline constexpr uint64_t kBlock = 4096;          // payload of a block, of most tests
+inline constexpr uint64_t kArenaBytes = 1 << 20;  // of many: 256 blocks
 
 inline ModelSpec TestSpec(uint64_t shard_bytes, uint32_t shards = 1, uint32_t hash_bytes = 32) {
   ModelSpec spec;

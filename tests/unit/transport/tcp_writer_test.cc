@@ -13,7 +13,7 @@ namespace quarry::transport::tcp {
 namespace {
 
 constexpr int kTinyBuffer = 4096;
-constexpr size_t kBudget = 1 << 20;
+constexpr size_t kStepBytes = 1 << 20;
 
 struct Sent {
   std::optional<TransferStatus> status;
@@ -65,8 +65,8 @@ class FrameWriterTest : public ::testing::Test {
     outgoing->deadline_ns = deadline_ns;
     writer_->Push(std::move(outgoing));
   }
-  void Write() { ASSERT_TRUE(writer_->Write(pair_.first.get(), kBudget).ok()); }
-  void Read(size_t budget = kBudget) { ASSERT_TRUE(reader_.Read(pair_.second.get(), budget).ok()); }
+  void Write() { ASSERT_TRUE(writer_->Write(pair_.first.get(), kStepBytes).ok()); }
+  void Read(size_t budget = kStepBytes) { ASSERT_TRUE(reader_.Read(pair_.second.get(), budget).ok()); }
   void Drain() {
     while (!writer_->idle()) Write(), Read();
     Read();
@@ -208,7 +208,7 @@ TEST_F(FrameWriterTest, AClosedPeerIsAnError) {
   NewItem(Shape::kContiguous, 100'000);
   Push(0);
   pair_.second = UniqueFd();
-  EXPECT_EQ(writer_->Write(pair_.first.get(), kBudget).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(writer_->Write(pair_.first.get(), kStepBytes).code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(items_[0]->sent.done_calls, 0) << "the owner ends it by destroying the writer";
 }
 
