@@ -1,6 +1,7 @@
 #include "server/grpc/cache_calls.h"
 
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,6 +21,23 @@ absl::Status Rejected(ServiceMetrics& metrics, absl::Status status) {
   metrics.requests[op].fetch_add(1, std::memory_order_relaxed);
   metrics.errors[op].fetch_add(1, std::memory_order_relaxed);
   return status;
+}
+
+void AddOperations(const ServiceMetrics& metrics, v1::StatsResponse* response) {
+  for (size_t op = 0; op < kOps; ++op) {
+    const std::vector<uint64_t> timed = metrics.latency[op].snapshot().counts;
+    v1::OperationStats* out = response->add_operations();
+    out->set_operation(Name(static_cast<Op>(op)));
+    out->set_requests(metrics.requests[op].load(std::memory_order_relaxed));
+    out->set_errors(metrics.errors[op].load(std::memory_order_relaxed));
+    out->set_timed(std::accumulate(timed.begin(), timed.end(), uint64_t{0}));
+    out->set_time_ns(metrics.latency[op].sum());
+  }
+  uint64_t served_bytes = 0;
+  for (const auto& transfers : metrics.transfers) {
+    served_bytes += transfers[static_cast<size_t>(transport::Transfer::Kind::kWrite)].bytes.sum();
+  }
+  response->set_served_bytes(served_bytes);
 }
 
 // The answer to a match that is to find nothing.
@@ -143,6 +161,7 @@ absl::Status CacheCalls::Handle(const v1::StatsRequest& /*request*/, v1::StatsRe
   response->set_draining(service_->draining());
   ToProto(service_->store().stats(), response);
   for (const Namespace* ns : service_->namespaces().List()) ToProto(*ns, response->add_namespaces());
+  AddOperations(service_->metrics(), response);
   return absl::OkStatus();
 }
 

@@ -25,6 +25,22 @@ class AdminTest(GrpcCase):
     def stats(self):
         return self.call(self.cache.Stats, self.C.StatsRequest())
 
+    def test_stats_tell_of_requests_their_time_and_the_bytes_served(self):
+        def counts():
+            stats = self.stats()
+            return stats.served_bytes, {o.operation: (o.requests, o.errors, o.timed, o.time_ns) for o in stats.operations}
+
+        served, before = counts()
+        self.put([self.ns])
+        self.get([self.ns, "none"])
+        self.refused(grpc.StatusCode.NOT_FOUND, self.cache.Get, self.C.GetRequest(
+            namespace="nowhere", hashes=[block_hash(self.ns)]))
+        served_then, after = counts()
+        self.assertEqual(served_then - served, BLOCK_BYTES)
+        growth = {name: [a - b for a, b in zip(after[name], before[name])] for name in after}
+        self.assertEqual((growth["put"][:3], growth["get"][:3], growth["match"]), ([1, 0, 1], [2, 1, 1], [0] * 4))
+        self.assertTrue(growth["put"][3] > 0 and growth["get"][3] > 0, growth)
+
     def test_the_config_in_force_names_every_setting(self):
         values = {v.name: v for v in self.call(self.admin.GetConfig, self.A.GetConfigRequest()).values}
         self.assertEqual((values["memory"].value, values["memory"].given), ("160MiB", True))
