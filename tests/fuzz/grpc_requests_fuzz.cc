@@ -116,7 +116,7 @@ class Node {
     };
     hooks.health = [] { return AdminHooks::Health{}; };
     admin_ = std::make_unique<AdminCalls>(service_.get(), std::move(hooks));
-    Require(service_->OpenNamespace(kDefaultTenant, "n", SmallSpec(), false).ok());
+    Require(service_->OpenNamespace(kDefaultTenant, "n", SmallSpec(), false, 0).ok());
   }
 
   ~Node() {
@@ -211,6 +211,9 @@ class Node {
     Put(request.SerializeAsString());
   }
 
+  // So that some calls come behind the end of a time to live, or of a lease.
+  void Wait(const std::string& /*bytes*/) { clock_.AdvanceMs(400); }
+
   void EndPut(const std::string& /*bytes*/ = "") {
     if (!put_.has_value()) return;
     if (const absl::Status status = put_->CheckWhole(); !status.ok()) CheckError(status);
@@ -247,7 +250,7 @@ class Node {
   }
 
   using CallOf = void (Node::*)(const std::string&);
-  static const CallOf kCalls[20];
+  static const CallOf kCalls[22];
 
   ManualClock clock_;
   NamespaceRegistry namespaces_;
@@ -262,7 +265,7 @@ class Node {
 
 #define QUARRY_CALL(api, name) &Node::Unary<v1::name##Request, v1::name##Response, &Node::api>
 // New ones at the end: the seed inputs know these by their place.
-const Node::CallOf Node::kCalls[20] = {
+const Node::CallOf Node::kCalls[22] = {
     QUARRY_CALL(cache_, OpenNamespace),
     QUARRY_CALL(cache_, Match),
     QUARRY_CALL(cache_, Lookup),
@@ -283,6 +286,8 @@ const Node::CallOf Node::kCalls[20] = {
     QUARRY_CALL(admin_, Warm),
     QUARRY_CALL(admin_, Drain),
     QUARRY_CALL(admin_, SetLogLevel),
+    QUARRY_CALL(admin_, SetNamespaceTtl),
+    &Node::Wait,
 };
 #undef QUARRY_CALL
 
