@@ -13,6 +13,7 @@
 #include "absl/strings/strip.h"
 #include "common/clock.h"
 #include "common/units.h"
+#include "server/allocator.h"
 #include "server/daemon.h"
 #include "server/logging.h"
 #include "server/sd_notify.h"
@@ -104,6 +105,7 @@ void DrainAndWait(Daemon* daemon, int64_t timeout_ns) {
 
 int RunDaemon(const ServerConfig& config, const std::function<CommandLine()>& reload) {
   TakeSignals();
+  KeepFreedMemory();
   ConfigureLogging(config.log_format, config.log_level);
   absl::StatusOr<std::unique_ptr<Daemon>> daemon = Daemon::Start(config);
   if (!daemon.ok()) {

@@ -36,6 +36,19 @@ def check_match(bench):
     assert report["limit_p50_us"] > 0 and report["ratio"] > 0
 
 
+def check_grpc(bench):
+    report = run(bench("grpc") + ["--memory", "256MiB", "--working-set", "32MiB", "--arena", "32MiB", "--block", "256KiB",
+                                  "--batch", "8", "--blocks", "2000", "--hashes", "64", "--duration", "600ms",
+                                  "--pairs", "2", "--watchers", "3"])
+    assert 0 < report["match"]["empty_p50_us"] and 0 < report["match"]["p50_us"] <= report["match"]["p99_us"]
+    for op in ("get", "put"):
+        assert report[op]["grpc_gb_per_s"] > 0 and report[op]["session_gb_per_s"] > 0
+        assert len(report[op]["pair_ratios"]) == 2
+    observers = report["observers"]
+    # Each of the two slices begins with one of each.
+    assert observers["scrapes"] >= 2 and observers["stats"] >= 2 and len(observers["pair_losses"]) == 2
+
+
 def check_replay(bench, trace, memory, concurrency):
     report = run(bench("replay") + ["--trace", trace, "--memory", memory, "--concurrency", concurrency])
     assert report["requests"] == 300
@@ -51,6 +64,8 @@ def main():
 
     if case in ("put", "get", "fetch"):
         check_transfer(bench, case)
+    elif case == "grpc":
+        check_grpc(bench)
     elif case == "match":
         check_match(bench)
     elif case == "replay_many":

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <map>
 
@@ -15,6 +16,7 @@ namespace {
 
 constexpr uint32_t kMaxClients = 256;
 constexpr uint32_t kMaxStreams = 16;
+constexpr uint32_t kMaxWatchers = 256;
 constexpr uint32_t kMaxConcurrency = 1024;
 constexpr uint32_t kMaxBatch = 65'536;
 constexpr uint64_t kMaxBlockBytes = 64 << 20;
@@ -37,6 +39,7 @@ void AddServerFlags(CLI::App* app, ServerOptions* server) {
   CLI::Option* running =
       Add(app, "--server", &server->server, "Transfer address of a running quarryd; none: start a private one");
   Add(app, "--server-grpc", &server->grpc, "gRPC address of that quarryd, for figures from its Stats")->needs(running);
+  Add(app, "--server-metrics", &server->metrics, "Metrics address of that quarryd, to be scraped")->needs(running);
   Add(app, "--server-pid", &server->server_pid, "Its process, for its CPU time")->needs(running);
   Add(app, "--quarryd", &server->quarryd, "Program of the private one; none: beside this program")->excludes(running);
   Add(app, "--quarryd-flag", &server->quarryd_flags, "Flags for the private one, as --quarryd-flag=--log-level=info")
@@ -113,6 +116,50 @@ void FinishTransfer(ParsedTransfer* parsed) {
         kMatchMemoryExtra +
         static_cast<uint64_t>(static_cast<double>(options.blocks * options.match_block_bytes) * kMatchMemoryFactor);
   }
+}
+
+void AddGrpcFlags(CLI::App* app, ParsedGrpc* parsed) {
+  GrpcOptions& options = parsed->options;
+  AddServerFlags(app, &options.server);
+  Add(app, "--part", &parsed->parts, "What to measure")
+      ->check(CLI::IsMember({"match", "get", "put", "observers"}))
+      ->delimiter(',');
+  AddDuration(app, "--duration", &options.duration_ns,
+              "How long to measure each part, what it is compared with included");
+  Add(app, "--pairs", &options.pairs, "Alternations of the two sides of a part")->check(CLI::Range(1u, 1000u));
+  Add(app, "--blocks", &options.blocks, "match: blocks in the index");
+  Add(app, "--hashes", &options.hashes, "match: hashes of one match")->check(CLI::Range(1u, kMaxBatch));
+  app->add_flag("--lease", options.lease, "match: with a lease");
+  AddSize(app, "--block", &options.block_bytes, "get, put, observers: payload of a block");
+  Add(app, "--batch", &options.batch, "Blocks of one call")->check(CLI::Range(1u, kMaxBatch));
+  Add(app, "--clients", &options.clients, "Clients of a side, one call under way each")
+      ->check(CLI::Range(1u, kMaxClients));
+  AddSize(app, "--arena", &options.arena_bytes, "Memory of all clients of a side together");
+  AddSize(app, "--working-set", &options.working_set_bytes, "get, observers: distinct bytes in the server");
+  AddSize(app, "--memory", &options.server.memory_bytes, "Memory of the private quarryd");
+  Add(app, "--watchers", &options.watchers, "observers: watches that take one event a second")
+      ->check(CLI::Range(0u, kMaxWatchers));
+  app->add_flag("--scrape,!--no-scrape", options.scrape, "observers: /metrics and Stats once a second");
+  Add(app, "--events", &options.events_per_s, "observers: blocks stored a second")->check(CLI::Range(1u, kMaxBatch));
+  app->add_flag("--json", parsed->json, "Print JSON");
+}
+
+void FinishGrpc(ParsedGrpc* parsed) {
+  GrpcOptions& options = parsed->options;
+  const auto has = [&](const char* part) {
+    return std::find(parsed->parts.begin(), parsed->parts.end(), part) != parsed->parts.end();
+  };
+  options.match = has("match");
+  options.get = has("get");
+  options.put = has("put");
+  options.observers = has("observers");
+  if (options.block_bytes == 0 || options.block_bytes % 8 != 0 || options.block_bytes > kMaxBlockBytes) {
+    throw CLI::ValidationError("--block", "must be a multiple of 8 up to " + FormatBytes(kMaxBlockBytes));
+  }
+  if (options.blocks < uint64_t{options.hashes} * 2) {
+    throw CLI::ValidationError("--blocks", "must be at least twice --hashes");
+  }
+  if (options.duration_ns <= 0) throw CLI::ValidationError("--duration", "must not be 0");
 }
 
 void AddReplayFlags(CLI::App* app, ParsedReplay* parsed) {

@@ -5,7 +5,9 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "tools/bench/grpc.h"
 #include "tools/bench/replay.h"
 #include "tools/bench/transfer.h"
 
@@ -35,6 +37,14 @@ struct ParsedReplay {
 };
 void AddReplayFlags(CLI::App* app, ParsedReplay* parsed);
 void FinishReplay(ParsedReplay* parsed);
+
+struct ParsedGrpc {
+  GrpcOptions options;
+  bool json = false;
+  std::vector<std::string> parts = {"match", "get", "put", "observers"};
+};
+void AddGrpcFlags(CLI::App* app, ParsedGrpc* parsed);
+void FinishGrpc(ParsedGrpc* parsed);
 
 }  // namespace quarry::bench
 

@@ -26,6 +26,13 @@ int Transfer(const quarry::bench::ParsedTransfer& parsed) {
   return report->errors == 0 && report->wrong_bytes == 0 && !report->limit_void ? 0 : kFailed;
 }
 
+int Grpc(const quarry::bench::ParsedGrpc& parsed) {
+  const auto report = quarry::bench::RunGrpc(parsed.options);
+  if (!report.ok()) return Fail(report.status());
+  std::fputs((parsed.json ? FormatJson(parsed.options, *report) : FormatText(parsed.options, *report)).c_str(), stdout);
+  return report->errors == 0 && report->wrong_bytes == 0 ? 0 : kFailed;
+}
+
 int Replay(const quarry::bench::ParsedReplay& parsed) {
   const auto report = quarry::bench::RunReplay(parsed.options);
   if (!report.ok()) return Fail(report.status());
@@ -44,14 +51,19 @@ int main(int argc, char** argv) {
   quarry::bench::ParsedReplay replay;
   CLI::App* transfer_command = app.add_subcommand("transfer", "How fast one operation goes");
   AddTransferFlags(transfer_command, &transfer);
+  quarry::bench::ParsedGrpc grpc;
+  CLI::App* grpc_command = app.add_subcommand("grpc", "What gRPC, and those who look on, cost");
+  AddGrpcFlags(grpc_command, &grpc);
   CLI::App* replay_command = app.add_subcommand("replay", "Serves the requests of a trace");
   AddReplayFlags(replay_command, &replay);
   try {
     app.parse(argc, argv);
     if (*transfer_command) FinishTransfer(&transfer);
     if (*replay_command) FinishReplay(&replay);
+    if (*grpc_command) FinishGrpc(&grpc);
   } catch (const CLI::ParseError& error) {
     return app.exit(error);
   }
+  if (*grpc_command) return Grpc(grpc);
   return *transfer_command ? Transfer(transfer) : Replay(replay);
 }

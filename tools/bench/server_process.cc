@@ -43,6 +43,7 @@ absl::StatusOr<std::unique_ptr<ServerUnderTest>> ServerUnderTest::Start(const Se
   if (!options.server.empty()) {
     server->transfer_ = options.server;
     server->grpc_ = options.grpc;
+    server->metrics_ = options.metrics;
     server->pid_ = options.server_pid;
     return server;
   }
@@ -74,6 +75,7 @@ absl::StatusOr<std::unique_ptr<ServerUnderTest>> ServerUnderTest::Start(const Se
     if (!absl::StartsWith(*line, "quarryd ready ")) continue;
     server->transfer_ = ReadyField(*line, "transfer");
     server->grpc_ = ReadyField(*line, "grpc");
+    server->metrics_ = ReadyField(*line, "metrics");
     return server;
   }
 }

@@ -18,6 +18,7 @@ namespace quarry::bench {
 struct ServerOptions {
   std::string server;    // transfer address of a running one; empty: start a private one
   std::string grpc;      // of a running one; empty: no figures that need its Stats
+  std::string metrics;   // of a running one; empty: nothing that needs it
   pid_t server_pid = 0;  // of a running one on this host; 0: no CPU figures
   std::string quarryd;   // program of the private one; empty: beside this program
   std::vector<std::string> quarryd_flags = {"--log-level=warn"};
@@ -31,7 +32,8 @@ class ServerUnderTest {
   static absl::StatusOr<std::unique_ptr<ServerUnderTest>> Start(const ServerOptions& options);
 
   const std::string& transfer() const { return transfer_; }
-  const std::string& grpc() const { return grpc_; }  // empty: not known
+  const std::string& grpc() const { return grpc_; }        // empty: not known
+  const std::string& metrics() const { return metrics_; }  // empty: not known
   // User and system time so far; nullopt when the process is not known.
   std::optional<double> CpuSeconds() const;
   // Stops a private one; not OK when it did not end well.
@@ -44,6 +46,7 @@ class ServerUnderTest {
   pid_t pid_ = 0;
   std::string transfer_;
   std::string grpc_;
+  std::string metrics_;
 };
 
 // The value of `key` in "quarryd ready grpc=HOST:PORT transfer=HOST:PORT ..."; empty: none.

@@ -53,6 +53,38 @@ TEST(TransferFlags, ReadSizesAndTimes) {
   EXPECT_TRUE(parsed.json);
 }
 
+TEST(GrpcFlags, PartsAreChosenByNameAndErrorsNameTheFlag) {
+  const auto parse = [](std::vector<std::string> arguments, ParsedGrpc* parsed) -> std::string {
+    CLI::App app;
+    AddGrpcFlags(&app, parsed);
+    std::reverse(arguments.begin(), arguments.end());
+    try {
+      app.parse(arguments);
+      FinishGrpc(parsed);
+    } catch (const CLI::ParseError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  ParsedGrpc all;
+  EXPECT_EQ(parse({}, &all), "");
+  EXPECT_TRUE(all.options.match && all.options.get && all.options.put && all.options.observers);
+  EXPECT_TRUE(all.options.scrape);
+  ParsedGrpc some;
+  EXPECT_EQ(parse({"--part", "get,observers", "--watchers", "0", "--no-scrape", "--block", "64KiB"}, &some), "");
+  EXPECT_TRUE(some.options.get && some.options.observers);
+  EXPECT_FALSE(some.options.match || some.options.put || some.options.scrape);
+  EXPECT_EQ(some.options.block_bytes, 64 << 10);
+  const auto refused = [&](std::vector<std::string> arguments) {
+    ParsedGrpc bad;
+    return parse(std::move(arguments), &bad);
+  };
+  EXPECT_THAT(refused({"--part", "all"}), HasSubstr("--part"));
+  EXPECT_THAT(refused({"--block", "7"}), HasSubstr("--block"));
+  EXPECT_THAT(refused({"--blocks", "100", "--hashes", "512"}), HasSubstr("--blocks"));
+  EXPECT_THAT(refused({"--watchers", "257"}), HasSubstr("--watchers"));
+}
+
 TEST(TransferFlags, ErrorsNameTheFlag) {
   ParsedTransfer parsed;
   EXPECT_THAT(ParseTransfer({"--block", "2MaB"}, &parsed), HasSubstr("--block"));

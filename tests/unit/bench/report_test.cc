@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tools/bench/grpc.h"
 #include "tools/bench/progress_bar.h"
 #include "tools/bench/replay.h"
 #include "tools/bench/transfer.h"
@@ -62,6 +63,30 @@ TEST(TransferReport, TextSaysThatAComparisonIsVoid) {
   EXPECT_THAT(FormatText(TransferOptions{}, report), Not(HasSubstr("VOID")));
   report.limit_void = true;
   EXPECT_THAT(FormatText(TransferOptions{}, report), HasSubstr("VOID"));
+}
+
+TEST(GrpcReport, SaysOfEachPartWhetherItIsWithinItsTarget) {
+  GrpcReport report;
+  report.match = {.p50_us = 90, .p99_us = 349, .empty_p50_us = 60, .empty_p99_us = 100};
+  report.get.emplace().ratio = 0.5;
+  report.put.emplace().ratio = 0.49;
+  report.observers.emplace().loss = 0.02;
+  const GrpcOptions options;
+  const json result = json::parse(FormatJson(options, report));
+  EXPECT_EQ(result["match"]["within"], true);
+  EXPECT_EQ(result["match"]["lease"], false);
+  EXPECT_EQ(result["get"]["within"], true);
+  EXPECT_EQ(result["put"]["within"], false);
+  EXPECT_EQ(result["observers"]["within"], false);
+  EXPECT_EQ(result["observers"]["watchers"], 10);
+  const std::string text = FormatText(options, report);
+  EXPECT_THAT(text, HasSubstr("512 hashes, no lease"));
+  EXPECT_THAT(text, HasSubstr("ratio at least 0.5: within"));
+  EXPECT_THAT(text, HasSubstr("ratio at least 0.5: MISSED"));
+  EXPECT_THAT(text, HasSubstr("below 2 %: MISSED"));
+  report.match->p99_us = 351;
+  EXPECT_EQ(json::parse(FormatJson(options, report))["match"]["within"], false);
+  EXPECT_FALSE(json::parse(FormatJson(options, GrpcReport{})).contains("match"));
 }
 
 ReplayReport SomeReplay() {
