@@ -4,49 +4,14 @@
 Usage: quarryctl_node_test.py QUARRYD QUARRYCTL [unittest arguments]
 """
 
-import json
 import os
-import shutil
 import socket
-import subprocess
 import sys
-import tempfile
 
 import grpc_case
-import quarryd
-from grpc_case import BLOCK_BYTES, GrpcCase, block_hash, payload
-
-BINARY = ""
-
-
-class ControlCase(GrpcCase):
-    def run_ctl(self, *arguments, server=None, stdin=None):
-        """What came of it; stdout and stderr as bytes."""
-        return subprocess.run([BINARY, "--server", server or self.daemon.grpc, *arguments],
-                              env=quarryd.clean_environment(), input=stdin or b"", capture_output=True,
-                              timeout=quarryd.DEADLINE_S, check=False)
-
-    def ctl(self, *arguments, code=0, **options):
-        """The text that it prints."""
-        result = self.run_ctl(*arguments, **options)
-        self.assertEqual((result.returncode, result.stderr), (code, b""), result.stdout)
-        return result.stdout.decode()
-
-    def json(self, *arguments, **options):
-        return json.loads(self.ctl("--json", *arguments, **options))
-
-    def refused(self, *parts, arguments, code=2, **options):
-        """An exit code, nothing on stdout, and one line on stderr that has all the parts."""
-        result = self.run_ctl(*arguments, **options)
-        error = result.stderr.decode()
-        self.assertEqual((result.returncode, result.stdout), (code, b""), error)
-        self.assertEqual(error.count("\n"), 1, error)
-        for part in ("quarryctl: ", *parts):
-            self.assertIn(part, error)
-
-    def match(self, names):
-        chain = self.C.MatchChain(hashes=[block_hash(n) for n in names])
-        self.call(self.cache.Match, self.C.MatchRequest(namespace=self.ns, chains=[chain]))
+import quarryctl_case
+from grpc_case import BLOCK_BYTES, block_hash, payload
+from quarryctl_case import ControlCase, hexes
 
 
 class NodeTest(ControlCase):
@@ -140,24 +105,11 @@ class NamespacesTest(ControlCase):
         self.refused("NAMESPACE", arguments=["namespaces", "flush", "--yes"])
 
 
-def hexes(names):
-    return [block_hash(name).hex() for name in names]
-
-
 class BlocksTest(ControlCase):
     def put_some(self, count):
         names = [f"{self.ns}{i}" for i in range(count)]
         self.put(names)
         return names
-
-    def file(self, name, content):
-        folder = tempfile.mkdtemp(prefix="quarry-ctl-")
-        self.addCleanup(shutil.rmtree, folder)
-        path = os.path.join(folder, name)
-        if content is not None:
-            with open(path, "wb") as file:
-                file.write(content)
-        return path
 
     def test_a_match_says_how_far_the_prompt_is_cached(self):
         names = self.put_some(2)
@@ -300,7 +252,8 @@ class BadBlocksTest(ControlCase):
 
 class UnreachableTest(ControlCase):
     COMMANDS = [["status"], ["health"], ["stats"], ["namespaces"], ["config"], ["drain"], ["log-level", "info"],
-                ["ls", "n"], ["get", "n", "00", "-o", "-"], ["put", "n", "00", "-"], ["unpin", "00"],
+                ["ls", "n"], ["get", "n", "00", "-o", "-"], ["put", "n", "00", "-"], ["unpin", "00"], ["watch", "n"],
+                ["top"], ["top", "--once"], ["report"], ["export", "n", "/none/file"],
                 *[[command, "n", "00"] for command in BadBlocksTest.BY_HASHES]]
 
     def test_a_server_that_is_not_there_is_named(self):
@@ -327,5 +280,5 @@ class DrainTest(ControlCase):
 
 
 if __name__ == "__main__":
-    BINARY = sys.argv.pop(2)
+    quarryctl_case.BINARY = sys.argv.pop(2)
     grpc_case.main(sys.argv)

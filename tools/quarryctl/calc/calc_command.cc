@@ -77,25 +77,13 @@ void CalcCommand::AddPathFlags(CLI::App* app) {
   AddDuration(app, "--fixed-latency", &fixed_latency_ns_, "Of a load, whatever its size; default: 0", 0, kMostFixedNs);
 }
 
-void CalcCommand::AddPrefillFlags(CLI::App* app) {
-  CLI::Option* rate =
-      AddQuantity(app, "--prefill-tokens-per-s", &prefill_tokens_per_second_, "Prefill as the engine measures it; or:");
-  CLI::Option* flops = AddQuantity(app, "--flops", &flop_per_second_,
-                                   "FLOP/s that prefill reaches, as 400T; takes 2 x parameters a token");
-  CLI::Option* parameters =
-      AddQuantity(app, "--parameters", &parameters_, "As 70B, the active ones; default: counted from --model-config");
-  rate->excludes(flops);
-  rate->excludes(parameters);
-  parameters->needs(flops);
-}
-
 void CalcCommand::AddFlags(CLI::App* app) {
   AddModelFlags(app);
   AddNumber(app, "--tokens", &input_.prompt_tokens, "Tokens of the prompt", 1, kMostPromptTokens);
   AddNumber(app, "--tokens-per-block", &input_.tokens_per_block, "Tokens of a block", 1, kMaxTokensPerBlock);
   AddNumber(app, "--ranks", &input_.ranks, "Tensor-parallel ranks", 1, kMaxShards);
   AddPathFlags(app);
-  AddPrefillFlags(app);
+  prefill_.AddTo(app, "; default: counted from --model-config");
 }
 
 absl::StatusOr<ConfigFields> CalcCommand::ReadModel() const {
@@ -129,17 +117,15 @@ absl::Status CalcCommand::FillPath() {
 }
 
 absl::Status CalcCommand::FillRate(const ConfigFields& fields) {
-  if (prefill_tokens_per_second_ > 0) input_.prefill_tokens_per_second = prefill_tokens_per_second_;
-  if (flop_per_second_ == 0) return absl::OkStatus();
-  if (parameters_ == 0) {
+  if (prefill_.LacksParameters()) {
     if (model_config_.empty()) return absl::InvalidArgumentError("--parameters: needed with --flops");
     const auto counted = CountParameters(fields);
     if (!counted.ok()) return counted.status();
-    parameters_ = static_cast<double>(*counted);
+    prefill_.set_parameters(static_cast<double>(*counted));
   }
-  input_.parameters = parameters_;
-  input_.flop_per_second = flop_per_second_;
-  input_.prefill_tokens_per_second = PrefillTokensPerSecond(parameters_, flop_per_second_);
+  input_.parameters = prefill_.parameters();
+  input_.flop_per_second = prefill_.flop_per_second();
+  input_.prefill_tokens_per_second = prefill_.TokensPerSecond();
   return absl::OkStatus();
 }
 

@@ -8,6 +8,7 @@
 #include "tools/quarryctl/calc/calculation.h"
 #include "tools/quarryctl/calc/config_fields.h"
 #include "tools/quarryctl/calc/model_config.h"
+#include "tools/quarryctl/calc/prefill_flags.h"
 #include "tools/quarryctl/command.h"
 
 namespace quarry::ctl {
@@ -32,7 +33,6 @@ class CalcCommand : public Command {
                             const std::string& help);
   void AddModelFlags(CLI::App* app);
   void AddPathFlags(CLI::App* app);
-  void AddPrefillFlags(CLI::App* app);
 
   absl::StatusOr<ConfigFields> ReadModel() const;
   absl::Status FillPath();
@@ -46,9 +46,7 @@ class CalcCommand : public Command {
   double iops_ = 0;
   uint64_t io_bytes_ = 0;
   int64_t fixed_latency_ns_ = 0;
-  double prefill_tokens_per_second_ = 0;
-  double flop_per_second_ = 0;
-  double parameters_ = 0;
+  PrefillFlags prefill_;
 };
 
 }  // namespace quarry::ctl

@@ -16,6 +16,8 @@ std::unique_ptr<Command> NewNamespacesCommand();
 std::unique_ptr<Command> NewConfigCommand();
 std::unique_ptr<Command> NewDrainCommand();
 std::unique_ptr<Command> NewLogLevelCommand();
+std::unique_ptr<Command> NewTopCommand();
+std::unique_ptr<Command> NewReportCommand();
 
 // Its blocks.
 std::unique_ptr<Command> NewMatchCommand();
@@ -28,6 +30,9 @@ std::unique_ptr<Command> NewRemoveCommand();
 std::unique_ptr<Command> NewPinCommand();
 std::unique_ptr<Command> NewUnpinCommand();
 std::unique_ptr<Command> NewWarmCommand();
+std::unique_ptr<Command> NewWatchCommand();
+std::unique_ptr<Command> NewExportCommand();
+std::unique_ptr<Command> NewImportCommand();
 
 void AddNodeCommands(Commands* commands);
 

@@ -1,5 +1,6 @@
 #include "tools/quarryctl/node/connection.h"
 
+#include <google/protobuf/stubs/logging.h>
 #include <grpc/support/log.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
@@ -14,12 +15,17 @@ namespace quarry::ctl {
 namespace {
 
 constexpr int kMaxMessageBytes = 16 << 20;
+// Whoever asks again and again finds a node soon that has come back.
+constexpr int kMostBackoffMs = 1'000;
 
 std::shared_ptr<grpc::Channel> Open(const std::string& server) {
   // Errors are one line, ours.
   gpr_set_log_function([](gpr_log_func_args*) {});
+  google::protobuf::SetLogHandler(nullptr);
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kMostBackoffMs);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMostBackoffMs);
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   return grpc::CreateCustomChannel("dns:///" + server, grpc::InsecureChannelCredentials(), arguments);
 }

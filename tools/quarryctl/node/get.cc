@@ -3,32 +3,18 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/checksum.h"
 #include "tools/quarryctl/flags.h"
 #include "tools/quarryctl/node/commands.h"
 #include "tools/quarryctl/node/connection.h"
+#include "tools/quarryctl/node/get_shards.h"
 #include "tools/quarryctl/node/hashes.h"
 #include "tools/quarryctl/node/names.h"
 
 namespace quarry::ctl {
 namespace {
-
-absl::Status CheckSums(const std::string& payload, const std::vector<uint64_t>& sums) {
-  if (sums.size() != ChunkCount(payload.size())) {
-    return absl::DataLossError(
-        absl::StrCat(sums.size(), " checksums came for ", payload.size(), " bytes, not ", ChunkCount(payload.size())));
-  }
-  for (size_t i = 0; i < sums.size(); ++i) {
-    const std::string_view chunk = std::string_view(payload).substr(i * kChunkBytes, kChunkBytes);
-    if (ChunkSum(chunk.data(), chunk.size()) != sums[i]) {
-      return absl::DataLossError(absl::StrCat("the checksum of bytes ", i * kChunkBytes, " to ",
-                                              i * kChunkBytes + chunk.size(), " does not hold"));
-    }
-  }
-  return absl::OkStatus();
-}
 
 class GetCommand : public NodeCommand {
  public:
@@ -68,29 +54,17 @@ class GetCommand : public NodeCommand {
     request.set_group(static_cast<uint32_t>(group_));
     request.set_shard(static_cast<uint32_t>(shard_));
     request.add_hashes(hash_);
-    grpc::ClientContext call;
-    connection->SetDeadline(&call);
-    const auto reader = connection->cache().Get(&call, request);
     std::string payload;
-    std::vector<uint64_t> sums;
-    uint64_t bytes = 0;
     v1::MissCause miss = v1::MISS_CAUSE_UNSPECIFIED;
-    for (v1::GetResponse piece; reader->Read(&piece);) {
-      if (piece.payload_bytes() != 0) {
-        bytes = piece.payload_bytes();
-        sums.assign(piece.chunk_sums().begin(), piece.chunk_sums().end());
-      }
-      if (piece.miss() != v1::MISS_CAUSE_UNSPECIFIED) miss = piece.miss();
-      payload += piece.data();
-    }
-    if (const grpc::Status status = reader->Finish(); !status.ok()) return connection->ToStatus(status);
+    absl::Status status = GetShards(connection, request, [&](GotShard* shard) {
+      miss = shard->miss;
+      payload = std::move(shard->payload);
+      return absl::OkStatus();
+    });
+    if (!status.ok()) return status;
     if (miss != v1::MISS_CAUSE_UNSPECIFIED) {
       return absl::NotFoundError(absl::StrCat("a miss, ", Name(miss), ": ", WhyMissing(miss)));
     }
-    if (payload.size() != bytes) {
-      return absl::DataLossError(absl::StrCat(payload.size(), " bytes came of a payload of ", bytes));
-    }
-    if (absl::Status status = CheckSums(payload, sums); !status.ok()) return status;
     return payload;
   }
 
