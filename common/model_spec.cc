@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/utf8.h"
 
 namespace quarry {
 namespace {
@@ -74,6 +75,7 @@ class Checker {
   void Text(const std::string& value, size_t least, absl::string_view field) {
     Require(value.size() >= least && value.size() <= kMaxSpecStringBytes, field,
             absl::StrCat(least, " to ", kMaxSpecStringBytes, " bytes long, is ", value.size()));
+    Require(IsUtf8(value), field, "UTF-8");
   }
   const absl::Status& status() const { return status_; }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/namespace_id.h"
+#include "common/utf8.h"
 
 namespace quarry::server {
 namespace {
@@ -24,6 +25,7 @@ absl::Status CheckName(absl::string_view field, absl::string_view name, size_t m
                   [](char c) { return absl::ascii_iscntrl(static_cast<unsigned char>(c)); })) {
     return absl::InvalidArgumentError(absl::StrCat(field, ": contains a control character"));
   }
+  if (!IsUtf8(name)) return absl::InvalidArgumentError(absl::StrCat(field, ": is not UTF-8"));
   return absl::OkStatus();
 }
 

@@ -149,6 +149,11 @@ class NamespaceTest(protocol_case.ProtocolCase):
         session = self.session()
         for name in ("", "n" * 257, "line\nbreak"):
             self.assert_error(self.open_error(session, name), INVALID, "name")
+        # What no protobuf library would send, nor read in a list of namespaces.
+        message = raw_session.T.ClientMessage(request=session.request(), open_namespace=raw_session.T.OpenNamespace(
+            name="not~text", spec=model_spec()))
+        session.control.sendall(framed(message.SerializeToString().replace(b"not~text", b"not\xfftext")))
+        self.assert_error(session.answer(message.request).error, INVALID, "name", "UTF-8")
         group = raw_session.types.GroupSpec
         for part, spec in {"hash_bytes": {"hash_bytes": 0}, "15": {"hash_bytes": 15}, "65": {"hash_bytes": 65},
                            "model": {"model": ""}, "groups": {"groups": [group(kind=1, tokens_per_block=1)] * 17},

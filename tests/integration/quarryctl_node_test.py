@@ -84,6 +84,16 @@ class NamespacesTest(ControlCase):
         self.assertRegex(text, rf"(?m) {self.ns} .* 75.0% +48$")
         self.assertIsNone(self.row("--tenant", "nobody"))
 
+    def test_a_time_to_live_is_set_and_listed(self):
+        self.assertEqual(self.json("namespaces", "ttl", self.ns, "1h"), {"namespace": self.ns, "ttl_seconds": 3600})
+        self.assertEqual(self.row()["ttl_seconds"], 3600)
+        self.assertRegex(self.ctl("namespaces", "ttl", self.ns, "none"), r"(?m)^time to live +none$")
+        self.assertIsNone(self.row()["ttl_seconds"])
+        for bad in ("soon", "0", "1us"):
+            self.refused("TIME", arguments=["namespaces", "ttl", self.ns, bad])
+        self.refused("ttl_ms", "1000", arguments=["namespaces", "ttl", self.ns, "20ms"])
+        self.refused("nowhere", arguments=["namespaces", "ttl", "nowhere", "1h"], code=1)
+
     def test_a_flush_empties_and_a_retirement_forgets(self):
         self.put([self.ns])
         self.assertEqual(self.json("namespaces", "flush", self.ns, "--yes"),

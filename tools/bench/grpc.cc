@@ -41,8 +41,9 @@ class Runner {
     absl::Status status;
     if (options_.match) status = RunMatch();
     if (status.ok() && options_.get) status = RunBytes(TransferOp::kGet, &report_.get.emplace());
-    if (status.ok() && options_.put) status = RunBytes(TransferOp::kPut, &report_.put.emplace());
     if (status.ok() && options_.observers) status = RunObservers();
+    // Last, because it evicts what the gets look for.
+    if (status.ok() && options_.put) status = RunBytes(TransferOp::kPut, &report_.put.emplace());
     if (!status.ok()) return status;
     if (getloadavg(&report_.load, 1) != 1) report_.load = 0;
     if (status = server_->Stop(); !status.ok()) return status;

@@ -52,6 +52,7 @@ TEST(ValidateSpec, NamesTheFieldAndTheBound) {
   const BadSpec cases[] = {
       {[&](ModelSpec* s) { s->engine = too_long; }, "engine", "0 to 256 bytes long, is 257"},
       {[&](ModelSpec* s) { s->layout = too_long; }, "layout", "256"},
+      {[](ModelSpec* s) { s->layout = "\xFF"; }, "layout", "UTF-8"},
       {[](ModelSpec* s) { s->model.clear(); }, "model", "1 to 256 bytes long, is 0"},
       {[&](ModelSpec* s) { s->model = too_long; }, "model", "256"},
       {[&](ModelSpec* s) { s->weights_revision = too_long; }, "weights_revision", "256"},

@@ -121,6 +121,7 @@ TEST_F(ExporterTest, EveryCountIsExportedUnderItsName) {
                                  "watch",
                                  "get_config",
                                  "list_namespaces",
+                                 "set_namespace_ttl",
                                  "flush_namespace",
                                  "retire_namespace",
                                  "pin",
