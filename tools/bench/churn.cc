@@ -10,7 +10,7 @@
 namespace quarry::bench {
 namespace {
 constexpr uint64_t kBlockBytes = 4 << 10;
-constexpr uint32_t kTokensPerBlock = 8;  // a namespace of its own
+constexpr uint32_t kChurnTokensPerBlock = 8;  // a namespace of its own
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Churn>> Churn::Start(const std::string& server, uint32_t blocks_per_s) {
@@ -18,7 +18,7 @@ absl::StatusOr<std::unique_ptr<Churn>> Churn::Start(const std::string& server, u
   auto client = Connect(TransferOptions{}, server);
   if (!client.ok()) return client.status();
   churn->client_ = *std::move(client);
-  auto ns = OpenBenchNamespace(churn->client_.get(), kBlockBytes, kTokensPerBlock);
+  auto ns = OpenBenchNamespace(churn->client_.get(), kBlockBytes, kChurnTokensPerBlock);
   if (!ns.ok()) return ns.status();
   churn->ns_ = *std::move(ns);
   churn->block_.resize(kBlockBytes);

@@ -10,10 +10,7 @@
 namespace quarry::bench {
 namespace {
 
-constexpr uint32_t kTokensPerBlock = 16;
-constexpr size_t kSampledWords = 4;              // of every block that arrives, within the timed loop
 constexpr uint64_t kFullCheckInterval = 16;      // calls between two blocks that are checked in full there
-constexpr uint64_t kMaxErrors = 1000;            // then a slice ends early
 constexpr uint64_t kPutIds = uint64_t{1} << 48;  // ids of puts begin here, beyond those of the working set
 
 uint64_t DifferingBytes(const SegmentList& a, const SegmentList& b) {

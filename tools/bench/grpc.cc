@@ -19,15 +19,9 @@ namespace quarry::bench {
 namespace {
 
 constexpr uint64_t kMatchBlockBytes = 4 << 10;
-constexpr uint32_t kTokensPerBlock = 16;
-
-double GbPerS(const Slice& slice) {
-  return slice.elapsed_ns == 0 ? 0 : static_cast<double>(slice.bytes) / static_cast<double>(slice.elapsed_ns);
-}
-
-class Runner {
+class GrpcRunner {
  public:
-  explicit Runner(const GrpcOptions& options) : options_(options) {}
+  explicit GrpcRunner(const GrpcOptions& options) : options_(options) {}
 
   absl::StatusOr<GrpcReport> Run() {
     // As the server does (server/allocator.h): otherwise half of the time goes to new pages for
@@ -114,7 +108,7 @@ class Runner {
     const auto run_session = [&] {
       const Slice slice = (*session)->Run(SliceNs());
       Count(slice);
-      session_rates.push_back(GbPerS(slice));
+      session_rates.push_back(slice.gb_per_s());
       return absl::OkStatus();
     };
     const auto run_grpc = [&] {
@@ -123,7 +117,7 @@ class Runner {
       cpu_s += server_->CpuSeconds().value_or(0) - before;
       grpc_bytes += slice.bytes;
       Count(slice);
-      grpc_rates.push_back(GbPerS(slice));
+      grpc_rates.push_back(slice.gb_per_s());
       return absl::OkStatus();
     };
     if (absl::Status status = Alternate(run_session, run_grpc); !status.ok()) return status;
@@ -151,7 +145,7 @@ class Runner {
     const auto run = [&](std::vector<double>* rates) {
       const Slice slice = (*session)->Run(SliceNs());
       Count(slice);
-      rates->push_back(GbPerS(slice));
+      rates->push_back(slice.gb_per_s());
     };
     const auto run_without = [&] {
       run(&without);
@@ -181,6 +175,6 @@ class Runner {
 
 }  // namespace
 
-absl::StatusOr<GrpcReport> RunGrpc(const GrpcOptions& options) { return Runner(options).Run(); }
+absl::StatusOr<GrpcReport> RunGrpc(const GrpcOptions& options) { return GrpcRunner(options).Run(); }
 
 }  // namespace quarry::bench

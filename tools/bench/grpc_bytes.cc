@@ -21,8 +21,7 @@ constexpr char kGet[] = "/quarry.v1.Cache/Get";
 constexpr char kPut[] = "/quarry.v1.Cache/Put";
 constexpr uint64_t kPieceBytes = 1 << 20;  // of a put
 constexpr uint32_t kDataField = 15;        // of GetResponse and of PutRequest
-constexpr uint64_t kPutIds = uint64_t{1} << 52;
-constexpr size_t kSampledWords = 4;
+constexpr uint64_t kGrpcPutIds = uint64_t{1} << 52;
 
 grpc::ByteBuffer BufferOf(const google::protobuf::MessageLite& message) {
   const std::string bytes = message.SerializeAsString();
@@ -65,7 +64,7 @@ class BytesClient {
       ids_.clear();
       while (ids_.size() < options_.batch) {
         random_ = Mix(random_);
-        ids_.push_back(put_ ? kPutIds + random_ % kPutIds : random_ % blocks_);
+        ids_.push_back(put_ ? kGrpcPutIds + random_ % kGrpcPutIds : random_ % blocks_);
       }
       const absl::Status status = put_ ? Put(&slice) : Get(ids_, &slice);
       if (!status.ok()) slice.AddError(status.ToString());
@@ -113,7 +112,7 @@ class BytesClient {
       auto piece = TakePiece(&message, &place, &sums);
       if (!piece.ok()) return piece.status();
       slice->bytes += piece->bytes;
-      if (piece->end != options_.block_bytes || ids[piece->item] >= kPutIds) continue;
+      if (piece->end != options_.block_bytes || ids[piece->item] >= kGrpcPutIds) continue;
       const SegmentList block = {{.base = place, .length = options_.block_bytes}};
       slice->wrong_bytes += WrongBytesSampled(ids[piece->item], block, slice->bytes, kSampledWords);
     }

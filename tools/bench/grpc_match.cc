@@ -14,7 +14,7 @@
 namespace quarry::bench {
 namespace {
 
-constexpr uint32_t kLeaseMs = 10'000;
+constexpr uint32_t kGrpcLeaseMs = 10'000;
 // The empty call: what gRPC's own health service answers, with a message of two bytes.
 constexpr char kHealthCheck[] = "/grpc.health.v1.Health/Check";
 constexpr size_t kRequests = 64;  // chosen before the clock runs
@@ -25,7 +25,7 @@ struct GrpcMatch::State {
   void Choose(v1::MatchRequest* request) {
     request->set_namespace_(ns);
     request->set_touch(true);
-    request->set_lease_ms(options->lease ? kLeaseMs : 0);
+    request->set_lease_ms(options->lease ? kGrpcLeaseMs : 0);
     v1::MatchChain* chain = request->add_chains();
     std::unordered_set<uint64_t> chosen;
     while (chosen.size() < options->hashes) {

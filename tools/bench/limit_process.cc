@@ -14,8 +14,6 @@
 namespace quarry::bench {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr int kReadyTimeoutMs = 60'000;  // its arenas are faulted in and its buffers tried
 constexpr int kFinishTimeoutMs = 10'000;
 constexpr int kGraceMs = 20'000;
@@ -66,7 +64,7 @@ absl::StatusOr<LimitRound> LimitProcess::Run(double seconds) {
   if (absl::Status status = process_->WriteLine(absl::StrCat(seconds)); !status.ok()) return status;
   auto line = process_->ReadLine(static_cast<int>(seconds * 1e3) + kGraceMs);
   if (!line.ok()) return line.status();
-  const Json json = Json::parse(*line, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json json = nlohmann::json::parse(*line, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return absl::InternalError(absl::StrCat("quarry-bench-limit said: ", *line));
   LimitRound round;
   round.gb_per_s = json.value("gb_per_s", 0.0);
@@ -94,8 +92,8 @@ absl::StatusOr<std::optional<double>> RunIperf3(uint32_t streams) {
   if (!client.ok()) return client.status();
   auto output = (*client)->ReadAll(kIperfSeconds * 1'000 + kGraceMs);
   if (!output.ok()) return output.status();
-  const Json json = Json::parse(*output, nullptr, /*allow_exceptions=*/false);
-  const auto pointer = Json::json_pointer("/end/sum_received/bits_per_second");
+  const nlohmann::json json = nlohmann::json::parse(*output, nullptr, /*allow_exceptions=*/false);
+  const auto pointer = nlohmann::json::json_pointer("/end/sum_received/bits_per_second");
   if (!json.is_object() || !json.contains(pointer) || !json[pointer].is_number()) {
     return absl::InternalError("iperf3 gave no result");
   }

@@ -8,9 +8,7 @@
 namespace quarry::bench {
 namespace {
 
-constexpr uint32_t kTokensPerBlock = 16;
-constexpr uint32_t kLeaseMs = 5'000;
-constexpr uint64_t kMaxErrors = 1000;
+constexpr uint32_t kMatchLeaseMs = 5'000;
 constexpr size_t kChainsChosenTogether = 256;
 
 class MatchClient {
@@ -34,7 +32,7 @@ class MatchClient {
     const std::string& hashes = NextChain();
     const Chain chain = {.hashes = HashSpan(hashes, kHashBytes)};
     MatchOptions match;
-    match.lease_ms = kLeaseMs;
+    match.lease_ms = kMatchLeaseMs;
     const int64_t begin = Clock::Real()->NowNs();
     const auto result = client_->Match(ns_, {&chain, 1}, match);
     const int64_t elapsed = Clock::Real()->NowNs() - begin;

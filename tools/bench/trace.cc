@@ -9,9 +9,7 @@
 namespace quarry::bench {
 namespace {
 
-using Json = nlohmann::json;
-
-absl::StatusOr<uint64_t> Unsigned(const Json& object, const char* field) {
+absl::StatusOr<uint64_t> Unsigned(const nlohmann::json& object, const char* field) {
   const auto it = object.find(field);
   if (it == object.end()) return absl::InvalidArgumentError(absl::StrCat("no \"", field, "\""));
   if (!it->is_number_unsigned()) {
@@ -20,7 +18,7 @@ absl::StatusOr<uint64_t> Unsigned(const Json& object, const char* field) {
   return it->get<uint64_t>();
 }
 
-absl::StatusOr<std::vector<uint64_t>> Blocks(const Json& object) {
+absl::StatusOr<std::vector<uint64_t>> Blocks(const nlohmann::json& object) {
   const auto it = object.find("hash_ids");
   if (it == object.end() || !it->is_array() || it->empty()) {
     return absl::InvalidArgumentError("\"hash_ids\" is not a list with at least one id");
@@ -30,7 +28,7 @@ absl::StatusOr<std::vector<uint64_t>> Blocks(const Json& object) {
   }
   std::vector<uint64_t> blocks;
   blocks.reserve(it->size());
-  for (const Json& id : *it) {
+  for (const nlohmann::json& id : *it) {
     if (!id.is_number_unsigned()) return absl::InvalidArgumentError("\"hash_ids\" has an id that is no number from 0");
     blocks.push_back(id.get<uint64_t>());
   }
@@ -38,7 +36,7 @@ absl::StatusOr<std::vector<uint64_t>> Blocks(const Json& object) {
 }
 
 absl::StatusOr<TraceRequest> ParseLine(const std::string& line) {
-  const Json object = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object()) return absl::InvalidArgumentError("not a JSON object");
   TraceRequest request;
   auto timestamp = Unsigned(object, "timestamp");

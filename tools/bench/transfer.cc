@@ -49,10 +49,6 @@ struct Pair {
   LimitRound limit;
 };
 
-double GbPerS(const Slice& slice) {
-  return slice.elapsed_ns == 0 ? 0 : static_cast<double>(slice.bytes) / static_cast<double>(slice.elapsed_ns);
-}
-
 class Runner {
  public:
   explicit Runner(const TransferOptions& options) : options_(options) {}
@@ -126,7 +122,7 @@ class Runner {
     }
     all.elapsed_ns = elapsed_ns;
     report_.bytes = all.bytes;
-    report_.gb_per_s = GbPerS(all);
+    report_.gb_per_s = all.gb_per_s();
     report_.ops_per_s = elapsed_ns == 0 ? 0 : static_cast<double>(all.ops) * 1e9 / static_cast<double>(elapsed_ns);
     report_.p50_us = all.latencies.PercentileUs(0.50);
     report_.p99_us = all.latencies.PercentileUs(0.99);
@@ -141,7 +137,7 @@ class Runner {
     std::vector<double> limits;
     for (const Pair& pair : pairs_) {
       limits.push_back(pair.limit.gb_per_s);
-      report_.pair_ratios.push_back(pair.limit.gb_per_s > 0 ? GbPerS(pair.slice) / pair.limit.gb_per_s : 0);
+      report_.pair_ratios.push_back(pair.limit.gb_per_s > 0 ? pair.slice.gb_per_s() / pair.limit.gb_per_s : 0);
     }
     report_.limit_gb_per_s = Median(limits);
     report_.limit_buffer_bytes = pairs_.back().limit.buffer_bytes;

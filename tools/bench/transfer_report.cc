@@ -50,7 +50,7 @@ std::string LimitText(const TransferOptions& options, const TransferReport& repo
 
 }  // namespace
 
-const char* Name(TransferOp op) {
+const char* NameOf(TransferOp op) {
   switch (op) {
     case TransferOp::kPut:
       return "put";
@@ -66,7 +66,7 @@ const char* Name(TransferOp op) {
 
 std::string FormatJson(const TransferOptions& options, const TransferReport& report) {
   Json json;
-  json["op"] = Name(options.op);
+  json["op"] = NameOf(options.op);
   json["transport"] = options.transport;
   json["block_bytes"] = IsMatch(options) ? options.match_block_bytes : options.block_bytes;
   json["segment_bytes"] = IsMatch(options) ? options.match_block_bytes : options.segment_bytes;
@@ -107,7 +107,7 @@ std::string FormatText(const TransferOptions& options, const TransferReport& rep
     }
   } else {
     text = absl::StrFormat("%s of %d x %s in pieces of %s, %d clients, %d calls under way each: %.2f GB/s\n",
-                           Name(options.op), options.batch, FormatBytes(options.block_bytes),
+                           NameOf(options.op), options.batch, FormatBytes(options.block_bytes),
                            FormatBytes(options.segment_bytes), options.clients, options.inflight, report.gb_per_s);
     absl::StrAppendFormat(&text, "calls: %.0f a second, p50 %.0f us, p99 %.0f us\n", report.ops_per_s, report.p50_us,
                           report.p99_us);

@@ -16,6 +16,10 @@
 
 namespace quarry::bench {
 
+inline constexpr uint32_t kTokensPerBlock = 16;
+inline constexpr size_t kSampledWords = 4;     // of every block that arrives, checked within the timed loop
+inline constexpr uint64_t kMaxErrors = 1'000;  // then a slice ends early
+
 struct Slice {
   uint64_t bytes = 0;
   uint64_t ops = 0;
@@ -27,6 +31,7 @@ struct Slice {
 
   void Merge(const Slice& other);  // of a client beside: elapsed_ns is the longer one
   void AddError(const std::string& what);
+  double gb_per_s() const { return elapsed_ns == 0 ? 0 : static_cast<double>(bytes) / static_cast<double>(elapsed_ns); }
 };
 
 class Workload {

@@ -11,14 +11,14 @@
 namespace quarry {
 namespace {
 
-constexpr uint32_t kTokens = 16;
+constexpr uint32_t kBlockTokens = 16;
 constexpr uint64_t kBlockBytes = 1 << 20;
 constexpr double kFast = 16e9;  // bytes per second
 
 // Chains of one match, all of whose blocks are usable.
 class Question {
  public:
-  Question& Add(GroupKind kind, uint64_t first, const std::vector<BlockState>& states, uint32_t tokens = kTokens,
+  Question& Add(GroupKind kind, uint64_t first, const std::vector<BlockState>& states, uint32_t tokens = kBlockTokens,
                 uint64_t bytes = kBlockBytes) {
     groups_.push_back({kind, tokens, 0, 1, bytes, true});
     states_.push_back(states);
@@ -61,15 +61,15 @@ std::vector<BlockState> Blocks(size_t count, BlockState state = BlockState::kDra
 // 64 blocks of full attention in DRAM.
 Question Plain() {
   Question question;
-  question.Add(GroupKind::kFull, 0, Blocks(64)).Between(0, 64 * kTokens);
+  question.Add(GroupKind::kFull, 0, Blocks(64)).Between(0, 64 * kBlockTokens);
   return question;
 }
 
 TEST(LoadAdviceTest, AFastPathIsWorthAllAndASlowOneNothing) {
   const LoadAdvice fast = Plain().Path(LoadTier::kDram, 0, kFast).Prefill(10'000).Ask();
   EXPECT_DOUBLE_EQ(fast.load_seconds, 64.0 * kBlockBytes / kFast);
-  EXPECT_DOUBLE_EQ(fast.recompute_seconds, 64.0 * kTokens / 10'000);
-  EXPECT_EQ(fast.worth_tokens, 64u * kTokens);
+  EXPECT_DOUBLE_EQ(fast.recompute_seconds, 64.0 * kBlockTokens / 10'000);
+  EXPECT_EQ(fast.worth_tokens, 64u * kBlockTokens);
   const LoadAdvice slow = Plain().Path(LoadTier::kDram, 0, 1e6).Prefill(10'000).Ask();
   EXPECT_EQ(slow.worth_tokens, 0u);
 }
@@ -78,14 +78,14 @@ TEST(LoadAdviceTest, WhatIsNotKnownIsSaidAndEverythingIsWorthLoading) {
   const LoadAdvice no_path = Plain().Prefill(10'000).Ask();
   EXPECT_EQ(no_path.load_seconds, 0);
   EXPECT_GT(no_path.recompute_seconds, 0);
-  EXPECT_EQ(no_path.worth_tokens, 64u * kTokens);
+  EXPECT_EQ(no_path.worth_tokens, 64u * kBlockTokens);
   EXPECT_EQ(no_path.split_tokens, 0u);
   const LoadAdvice no_rate = Plain().Path(LoadTier::kDram, 0, 1).Ask();
   EXPECT_GT(no_rate.load_seconds, 0);
   EXPECT_EQ(no_rate.recompute_seconds, 0);
-  EXPECT_EQ(no_rate.worth_tokens, 64u * kTokens);
+  EXPECT_EQ(no_rate.worth_tokens, 64u * kBlockTokens);
   Question ssd;
-  ssd.Add(GroupKind::kFull, 0, Blocks(1, BlockState::kSsd)).Between(0, kTokens).Path(LoadTier::kDram, 0, kFast);
+  ssd.Add(GroupKind::kFull, 0, Blocks(1, BlockState::kSsd)).Between(0, kBlockTokens).Path(LoadTier::kDram, 0, kFast);
   EXPECT_EQ(ssd.Prefill(1).Ask().load_seconds, 0) << "one tier says nothing about the other";
 }
 
@@ -100,14 +100,14 @@ TEST(LoadAdviceTest, ItPaysFromTheBreakEvenLengthOn) {
   const LoadPath path{0.01, kFast};
   const double rate = 10'000;
   PrefixBytes bytes;
-  bytes.full_token_bytes = kBlockBytes / kTokens;
+  bytes.full_token_bytes = kBlockBytes / kBlockTokens;
   const uint64_t break_even = *BreakEvenTokens(bytes, path, rate);
-  const uint64_t blocks = (break_even + kTokens - 1) / kTokens;
+  const uint64_t blocks = (break_even + kBlockTokens - 1) / kBlockTokens;
   for (const uint64_t count : {blocks - 1, blocks}) {
     Question question;
-    question.Add(GroupKind::kFull, 0, Blocks(count)).Between(0, count * kTokens);
+    question.Add(GroupKind::kFull, 0, Blocks(count)).Between(0, count * kBlockTokens);
     const LoadAdvice advice = question.Path(LoadTier::kDram, path.fixed_seconds, kFast).Prefill(rate).Ask();
-    EXPECT_EQ(advice.worth_tokens, count == blocks ? count * kTokens : 0) << count;
+    EXPECT_EQ(advice.worth_tokens, count == blocks ? count * kBlockTokens : 0) << count;
   }
 }
 
@@ -115,42 +115,42 @@ TEST(LoadAdviceTest, ASlowTierBehindAFastOneIsLeftToTheEngine) {
   std::vector<BlockState> states = Blocks(40);
   states.resize(64, BlockState::kSsd);
   Question question;
-  question.Add(GroupKind::kFull, 0, states).Between(0, 64 * kTokens);
+  question.Add(GroupKind::kFull, 0, states).Between(0, 64 * kBlockTokens);
   question.Path(LoadTier::kDram, 0, kFast).Path(LoadTier::kSsd, 0, 1e6).Prefill(10'000);
-  EXPECT_EQ(question.Ask().worth_tokens, 40u * kTokens);
+  EXPECT_EQ(question.Ask().worth_tokens, 40u * kBlockTokens);
 }
 
 TEST(LoadAdviceTest, EquallyFastTheyMeetInTheMiddle) {
   const double rate = 10'000;
-  const double bandwidth = kBlockBytes / (kTokens / rate);
-  EXPECT_EQ(Plain().Path(LoadTier::kDram, 0, bandwidth).Prefill(rate).Ask().split_tokens, 32u * kTokens);
+  const double bandwidth = kBlockBytes / (kBlockTokens / rate);
+  EXPECT_EQ(Plain().Path(LoadTier::kDram, 0, bandwidth).Prefill(rate).Ask().split_tokens, 32u * kBlockTokens);
   // Three times as fast: the engine computes a quarter.
-  EXPECT_EQ(Plain().Path(LoadTier::kDram, 0, 3 * bandwidth).Prefill(rate).Ask().split_tokens, 16u * kTokens);
+  EXPECT_EQ(Plain().Path(LoadTier::kDram, 0, 3 * bandwidth).Prefill(rate).Ask().split_tokens, 16u * kBlockTokens);
 }
 
 TEST(LoadAdviceTest, TheLocalHitIsNeitherLoadedNorComputed) {
   Question question;
-  question.Add(GroupKind::kFull, 10, Blocks(20)).Between(10 * kTokens, 30 * kTokens);
+  question.Add(GroupKind::kFull, 10, Blocks(20)).Between(10 * kBlockTokens, 30 * kBlockTokens);
   const LoadAdvice advice = question.Path(LoadTier::kDram, 0, kFast).Prefill(10'000).Ask();
   EXPECT_DOUBLE_EQ(advice.load_seconds, 20.0 * kBlockBytes / kFast);
-  EXPECT_DOUBLE_EQ(advice.recompute_seconds, 20.0 * kTokens / 10'000);
+  EXPECT_DOUBLE_EQ(advice.recompute_seconds, 20.0 * kBlockTokens / 10'000);
 }
 
 TEST(LoadAdviceTest, WindowsAndStatesAreLoadedWholeOrNotAtAll) {
   const double rate = 10'000;
   Question question;
-  question.Add(GroupKind::kFull, 0, Blocks(64)).Add(GroupKind::kWindow, 60, Blocks(4)).Between(0, 64 * kTokens);
-  question.Add(GroupKind::kState, 63, Blocks(1), kTokens, 100 * kBlockBytes);
+  question.Add(GroupKind::kFull, 0, Blocks(64)).Add(GroupKind::kWindow, 60, Blocks(4)).Between(0, 64 * kBlockTokens);
+  question.Add(GroupKind::kState, 63, Blocks(1), kBlockTokens, 100 * kBlockBytes);
   question.Path(LoadTier::kDram, 0, kFast).Prefill(rate);
   const LoadAdvice advice = question.Ask();
   EXPECT_DOUBLE_EQ(advice.load_seconds, (64.0 + 4 + 100) * kBlockBytes / kFast);
-  EXPECT_EQ(advice.worth_tokens, 64u * kTokens);
+  EXPECT_EQ(advice.worth_tokens, 64u * kBlockTokens);
   // The state costs so much that all but the last tokens can be computed meanwhile; without it
   // the rest is of no use.
-  question.Path(LoadTier::kDram, 0, 110 * kBlockBytes / (64 * kTokens / rate));
+  question.Path(LoadTier::kDram, 0, 110 * kBlockBytes / (64 * kBlockTokens / rate));
   EXPECT_EQ(question.Ask().worth_tokens, 0u);
-  EXPECT_LT(question.Ask().split_tokens, 64u * kTokens);
-  EXPECT_GT(question.Ask().split_tokens, 50u * kTokens);
+  EXPECT_LT(question.Ask().split_tokens, 64u * kBlockTokens);
+  EXPECT_GT(question.Ask().split_tokens, 50u * kBlockTokens);
 }
 
 TEST(LoadAdviceTest, NoEndIsBetterThanTheOneAdvised) {
@@ -162,7 +162,7 @@ TEST(LoadAdviceTest, NoEndIsBetterThanTheOneAdvised) {
     const double rate = std::pow(10, static_cast<double>(random.Between(200, 600)) / 100);
     const double fixed = static_cast<double>(random.Between(0, 10)) / 1000;
     Question question;
-    question.Add(GroupKind::kFull, 0, states).Between(0, count * kTokens).Prefill(rate);
+    question.Add(GroupKind::kFull, 0, states).Between(0, count * kBlockTokens).Prefill(rate);
     question.Path(LoadTier::kDram, fixed, kFast).Path(LoadTier::kSsd, fixed, kFast / 10);
     const LoadAdvice advice = question.Ask();
 
@@ -171,12 +171,14 @@ TEST(LoadAdviceTest, NoEndIsBetterThanTheOneAdvised) {
       for (size_t i = from; i < to; ++i) bytes[states[i] == BlockState::kSsd ? 1 : 0] += kBlockBytes;
       return (bytes[0] > 0 ? fixed + bytes[0] / kFast : 0) + (bytes[1] > 0 ? fixed + bytes[1] / (kFast / 10) : 0);
     };
-    const auto saved = [&](size_t end) { return static_cast<double>(end * kTokens) / rate - load(0, end); };
-    const auto done = [&](size_t end) { return std::max(static_cast<double>(end * kTokens) / rate, load(end, count)); };
-    ASSERT_EQ(advice.worth_tokens % kTokens, 0u);
+    const auto saved = [&](size_t end) { return static_cast<double>(end * kBlockTokens) / rate - load(0, end); };
+    const auto done = [&](size_t end) {
+      return std::max(static_cast<double>(end * kBlockTokens) / rate, load(end, count));
+    };
+    ASSERT_EQ(advice.worth_tokens % kBlockTokens, 0u);
     for (size_t end = 0; end <= count; ++end) {
-      EXPECT_LE(saved(end), saved(advice.worth_tokens / kTokens) + 1e-12) << end << " of " << count;
-      EXPECT_GE(done(end), done(advice.split_tokens / kTokens) - 1e-12) << end << " of " << count;
+      EXPECT_LE(saved(end), saved(advice.worth_tokens / kBlockTokens) + 1e-12) << end << " of " << count;
+      EXPECT_GE(done(end), done(advice.split_tokens / kBlockTokens) - 1e-12) << end << " of " << count;
     }
   }
 }

@@ -11,7 +11,6 @@
 namespace quarry::server {
 namespace {
 
-
 TEST(StoreEvictTest, EvictedBlocksAreRememberedAndCanComeBack) {
   StoreHarness h(StoreHarness::Small(64 << 10));  // 16 blocks
   const Namespace& ns = h.Open(TestSpec(kBlock));
