@@ -32,11 +32,11 @@ class Follower:
     """A quarryctl that goes on until it is told to stop; its stdout is read line by line."""
 
     def __init__(self, case, *arguments, server=None):
-        # A shell that runs tests in the background has SIGINT ignored, which would be inherited.
+        # A shell that runs tests in the background has SIGINT ignored, which would be inherited. Not by
+        # preexec_fn: Python code between fork and exec can hang beside gRPC's threads.
         self.process = subprocess.Popen(
-            [quarryctl_case.BINARY, "--server", server or case.daemon.grpc, *arguments],
-            env=quarryd.clean_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+            ["env", "--default-signal=INT", quarryctl_case.BINARY, "--server", server or case.daemon.grpc, *arguments],
+            env=quarryd.clean_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         case.addCleanup(self.close)
         self._seen = b""
 

@@ -136,7 +136,8 @@ class GrpcRunner {
     if (options_.scrape && server_->metrics().empty()) {
       return absl::InvalidArgumentError("--server needs --server-metrics, or --no-scrape");
     }
-    auto session = MakeDataWorkload(SessionOptions(TransferOp::kGet), server_->transfer());
+    const TransferOptions session_options = SessionOptions(TransferOp::kGet);  // the workload refers to it
+    auto session = MakeDataWorkload(session_options, server_->transfer());
     if (!session.ok()) return session.status();
     auto churn = Churn::Start(server_->transfer(), options_.events_per_s);
     if (!churn.ok()) return churn.status();
