@@ -19,7 +19,7 @@ namespace quarry::server {
 class GetPieces {
  public:
   // A piece of payload in one message.
-  static constexpr uint64_t kPieceBytes = 1 << 20;
+  static constexpr uint64_t kPieceBytes = 2 << 20;
 
   // `service` outlives it.
   explicit GetPieces(CacheService* service) : service_(service) {}

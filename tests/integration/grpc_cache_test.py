@@ -60,10 +60,10 @@ class BytesTest(GrpcCase):
             self.assertEqual(sums[name], chunk_sums(payload(name)))
 
     def test_a_payload_larger_than_a_piece_comes_in_order(self):
-        # Two pieces and a bit; a group of its own size.
-        group = self.T.GroupSpec(kind=self.T.GROUP_KIND_FULL, tokens_per_block=16, shards=1, shard_bytes=3 << 20)
+        # A piece and a part of one; a group of its own size.
+        group = self.T.GroupSpec(kind=self.T.GROUP_KIND_FULL, tokens_per_block=16, shards=1, shard_bytes=4 << 20)
         self.open("large", groups=[group])
-        data = payload("large", (2 << 20) + 12345)
+        data = payload("large", (3 << 20) + 12345)
         self.call(self.cache.Put, self.put_parts([("large", data)], ns="large", piece=1 << 20))
         self.assertEqual(self.get(["large"], ns="large")[0]["large"], data)
 
