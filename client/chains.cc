@@ -88,7 +88,7 @@ wire::Match ToWire(uint32_t handle, absl::Span<const Chain> chains, const MatchO
 std::vector<ChainShape> ShapesOf(absl::Span<const Chain> chains) {
   std::vector<ChainShape> shapes;
   shapes.reserve(chains.size());
-  for (const Chain& chain : chains) shapes.push_back({chain.first_block, chain.hashes.size()});
+  for (const Chain& chain : chains) shapes.push_back({chain.group, chain.first_block, chain.hashes.size()});
   return shapes;
 }
 

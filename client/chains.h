@@ -24,6 +24,7 @@ wire::Match ToWire(uint32_t handle, absl::Span<const Chain> chains, const MatchO
 
 // What remains of a chain once its hashes have been sent.
 struct ChainShape {
+  uint32_t group = 0;
   uint64_t first_block = 0;
   size_t hashes = 0;
 };

@@ -21,13 +21,6 @@ namespace {
 
 constexpr uint32_t kMaxPriority = 7;
 
-std::vector<uint32_t> GroupsOf(absl::Span<const Chain> chains) {
-  std::vector<uint32_t> groups;
-  groups.reserve(chains.size());
-  for (const Chain& chain : chains) groups.push_back(chain.group);
-  return groups;
-}
-
 absl::Status CheckPriority(uint32_t priority) {
   if (priority <= kMaxPriority) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("priority: 0 to ", kMaxPriority, ", got ", priority));
@@ -158,7 +151,7 @@ absl::StatusOr<OperationId> ClientImpl::BeginMatch(const Namespace& ns, absl::Sp
   if (!status.ok()) return status;
   auto operation = std::make_shared<MatchOperation>(
       MakeContext(session, options.deadline_ms, std::move(queue), user_data), ShapesOf(chains),
-      MatchOperation::Asker{target->ns, GroupsOf(chains), options.local_tokens, options.advice_shards});
+      MatchOperation::Asker{target->ns, options.local_tokens, options.advice_shards});
   wire::ClientMessage message{0, ToWire(target->handle, chains, options)};
   return caller == Caller::kWaits ? BeginAndRead(session, operation, std::move(message))
                                   : Begin(session, operation, std::move(message));

@@ -203,6 +203,7 @@ absl::StatusOr<std::shared_ptr<Namespace::State>> ClientImpl::OpenIn(Session* se
 absl::StatusOr<Namespace> ClientImpl::OpenNamespace(absl::string_view name, const ModelSpec& spec,
                                                     const NamespaceOptions& options) {
   if (absl::Status status = quarry::Validate(spec); !status.ok()) return status;
+  if (absl::Status status = CheckPrefillRate(options.prefill_tokens_per_second); !status.ok()) return status;
   if (name.empty() || name.size() > kMaxNamespaceNameBytes) {
     return absl::InvalidArgumentError(absl::StrCat("name: 1 to ", kMaxNamespaceNameBytes, " bytes, got ", name.size()));
   }
@@ -210,8 +211,7 @@ absl::StatusOr<Namespace> ClientImpl::OpenNamespace(absl::string_view name, cons
   if (!session.ok()) return session.status();
   auto state = OpenIn(session->get(), 0, name, spec, options);
   if (!state.ok()) return state.status();
-  Namespace ns = NamespaceAccess::Make(*state);
-  if (absl::Status status = ns.TellPrefillRate(options.prefill_tokens_per_second); !status.ok()) return status;
+  (*state)->prefill_tokens_per_second = options.prefill_tokens_per_second;
 
   std::lock_guard lock(mutex_);
   if (session_ != *session) return absl::UnavailableError("the connection broke while the namespace was opened");
@@ -219,7 +219,7 @@ absl::StatusOr<Namespace> ClientImpl::OpenNamespace(absl::string_view name, cons
       std::remove_if(namespaces_.begin(), namespaces_.end(), [](const auto& known) { return known.expired(); }),
       namespaces_.end());
   namespaces_.push_back(*state);
-  return ns;
+  return NamespaceAccess::Make(std::move(*state));
 }
 
 ClientCounters ClientImpl::counters() const {

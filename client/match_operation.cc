@@ -19,7 +19,7 @@ LoadAdvice MatchOperation::Advise() const {
   std::vector<LoadableChain> chains;
   chains.reserve(asked_.size());
   for (size_t c = 0; c < asked_.size(); ++c) {
-    const GroupSpec& group = spec.groups[asker_.groups[c]];
+    const GroupSpec& group = spec.groups[asked_[c].group];
     const MatchResult::Chain& matched = result_->chains[c];
     const uint32_t shards = asker_.shards == 0 ? group.shards : std::min(asker_.shards, group.shards);
     chains.push_back({&group,

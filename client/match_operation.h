@@ -18,7 +18,6 @@ class MatchOperation : public ReplyOperation {
   // Of whom the result's advice is to speak.
   struct Asker {
     std::shared_ptr<const Namespace::State> ns;
-    std::vector<uint32_t> groups;  // of each chain
     uint64_t local_tokens = 0;
     uint32_t shards = 0;  // loaded of each block; 0: all
   };

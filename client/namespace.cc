@@ -44,6 +44,12 @@ absl::StatusOr<uint32_t> Namespace::State::HandleIn(uint32_t session) const {
   return absl::UnavailableError(absl::StrCat("namespace '", name, "' is being opened again"));
 }
 
+absl::Status CheckPrefillRate(double tokens_per_second) {
+  if (std::isfinite(tokens_per_second) && tokens_per_second >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("prefill_tokens_per_second: ", tokens_per_second, " is no number from 0"));
+}
+
 Namespace NamespaceAccess::Make(std::shared_ptr<const Namespace::State> state) {
   Namespace ns;
   ns.state_ = std::move(state);
@@ -62,10 +68,7 @@ const std::vector<std::string>& Namespace::differing_fields() const { return Sta
 
 absl::Status Namespace::TellPrefillRate(double tokens_per_second) const {
   if (state_ == nullptr) return absl::InvalidArgumentError("namespace: not opened");
-  if (!std::isfinite(tokens_per_second) || tokens_per_second < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("prefill_tokens_per_second: ", tokens_per_second, " is no number from 0"));
-  }
+  if (absl::Status status = CheckPrefillRate(tokens_per_second); !status.ok()) return status;
   state_->prefill_tokens_per_second.store(tokens_per_second, std::memory_order_relaxed);
   return absl::OkStatus();
 }

@@ -40,6 +40,9 @@ struct Namespace::State {
   absl::Status failure_;  // guarded by mutex_
 };
 
+// InvalidArgument when it is negative or no number.
+absl::Status CheckPrefillRate(double tokens_per_second);
+
 struct NamespaceAccess {
   static Namespace Make(std::shared_ptr<const Namespace::State> state);
   static const std::shared_ptr<const Namespace::State>& StateOf(const Namespace& ns) { return ns.state_; }

@@ -177,13 +177,14 @@ bool BlockStoreImpl::BeginSweep() {
 void BlockStoreImpl::Sweep() {
   std::lock_guard<std::mutex> lock(sweep_mutex_);
   if (sweep_cursor_ == BlockStore::kEndOfIndex && !BeginSweep()) return;
+  const uint32_t now = NowInAgeUnits();
   Leftovers leftovers;
   sweep_cursor_ = VisitEntries(sweep_cursor_, kEntriesPerSweep, [&](uint32_t block) {
     const uint32_t ns_index = index_->entry(block).ns;
     if (events_.IsCleared(ns_index)) {
       RemoveLocked(block, MissCause::kRetired, &leftovers);
     } else if (const Namespace* ns = uses_[ns_index].ns.load(std::memory_order_relaxed); ns != nullptr) {
-      ExpireLocked(block, LifetimeOf(*ns), &leftovers);
+      ExpireLocked(block, LifetimeAt(*ns, now), &leftovers);
     }
     return true;
   });

@@ -15,12 +15,14 @@ uint32_t BlockStoreImpl::NowInAgeUnits() const {
 }
 
 BlockStoreImpl::Lifetime BlockStoreImpl::LifetimeOf(const Namespace& ns) const {
-  Lifetime lifetime;
+  // Where nothing expires the clock is not looked at.
+  return ns.ttl_ms.load(std::memory_order_relaxed) == 0 ? Lifetime() : LifetimeAt(ns, NowInAgeUnits());
+}
+
+BlockStoreImpl::Lifetime BlockStoreImpl::LifetimeAt(const Namespace& ns, uint32_t now) {
   const uint64_t ttl_ms = ns.ttl_ms.load(std::memory_order_relaxed);
-  if (ttl_ms == 0) return lifetime;
-  lifetime.units = ttl_ms / BlockStore::kAgeUnitMs;
-  lifetime.now = NowInAgeUnits();
-  return lifetime;
+  if (ttl_ms == 0) return {};
+  return {ttl_ms / BlockStore::kAgeUnitMs, now};
 }
 
 // Of two times that are a unit's difference apart less than two may have passed: so that no

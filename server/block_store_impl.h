@@ -153,6 +153,7 @@ class BlockStoreImpl {
   // ---- block_store_expiry.cc
   uint32_t NowInAgeUnits() const;
   Lifetime LifetimeOf(const Namespace& ns) const;
+  static Lifetime LifetimeAt(const Namespace& ns, uint32_t now);
   bool IsOverLocked(uint32_t block, const Lifetime& lifetime) const;
   // Removes the block if its time is over and nobody holds it; whether it did.
   bool ExpireLocked(uint32_t block, const Lifetime& lifetime, Leftovers* leftovers);

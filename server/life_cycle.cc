@@ -11,9 +11,9 @@
 
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "common/allocator.h"
 #include "common/clock.h"
 #include "common/units.h"
-#include "server/allocator.h"
 #include "server/daemon.h"
 #include "server/logging.h"
 #include "server/sd_notify.h"

@@ -12,41 +12,15 @@
 #include <tuple>
 #include <vector>
 
+#include "tests/fuzz/input.h"
 #include "tools/quarryctl/archive/reader.h"
 #include "tools/quarryctl/archive/writer.h"
 
 namespace quarry::ctl {
 namespace {
 
-void Require(bool condition) {
-  if (!condition) std::abort();
-}
-
-class Input {
- public:
-  Input(const uint8_t* data, size_t size) : data_(data), size_(size) {}
-  bool empty() const { return size_ == 0; }
-  template <typename T>
-  T Take() {
-    T value{};
-    const size_t bytes = std::min(sizeof value, size_);
-    std::memcpy(&value, data_, bytes);
-    data_ += bytes;
-    size_ -= bytes;
-    return value;
-  }
-  std::string Take(size_t most) {
-    const size_t bytes = std::min(most, size_);
-    std::string taken(reinterpret_cast<const char*>(data_), bytes);
-    data_ += bytes;
-    size_ -= bytes;
-    return taken;
-  }
-
- private:
-  const uint8_t* data_;
-  size_t size_;
-};
+using fuzz::Input;
+using fuzz::Require;
 
 absl::StatusOr<ArchiveTotals> Verify(const std::string& file) {
   std::istringstream input(file);
@@ -55,7 +29,7 @@ absl::StatusOr<ArchiveTotals> Verify(const std::string& file) {
 
 v1::NamespaceInfo TakeInfo(Input* input) {
   v1::NamespaceInfo info;
-  info.set_name("n" + input->Take(input->Take<uint8_t>() % 8));
+  info.set_name("n" + input->TakeBytes(input->Take<uint8_t>() % 8));
   v1::ModelSpec* spec = info.mutable_spec();
   spec->set_hash_bytes(input->Take<uint8_t>() % 66);
   for (int groups = input->Take<uint8_t>() % 3; groups >= 0; --groups) {
@@ -84,9 +58,9 @@ void CheckRoundTrip(Input input) {
     record.group = input.Take<uint8_t>() % 4;
     record.shard = input.Take<uint8_t>();
     record.depth = input.Take<uint64_t>();
-    record.hash = input.Take(hash_bytes);
-    if (input.Take<uint8_t>() % 2 == 1) record.parent = input.Take(hash_bytes);
-    record.payload = input.Take(input.Take<uint16_t>());
+    record.hash = input.TakeBytes(hash_bytes);
+    if (input.Take<uint8_t>() % 2 == 1) record.parent = input.TakeBytes(hash_bytes);
+    record.payload = input.TakeBytes(input.Take<uint16_t>());
     if (writer->Append(record).ok()) written.push_back(std::move(record));
   }
   Require(writer->Finish().ok());
@@ -120,10 +94,10 @@ void ReadSealed(Input input) {
   });
   if (!writer.ok()) return;
   while (!input.empty()) {
-    std::string record = input.Take(input.Take<uint16_t>() % 512);
+    std::string record = input.TakeBytes(input.Take<uint16_t>() % 512);
     AppendUint64(Sum(record), &record);
     file += record;
-    file += input.Take(input.Take<uint16_t>());
+    file += input.TakeBytes(input.Take<uint16_t>());
   }
   static_cast<void>(Verify(file).ok());
 }

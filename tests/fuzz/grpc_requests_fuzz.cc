@@ -24,16 +24,15 @@
 #include "server/grpc/get_pieces.h"
 #include "server/grpc/put_shards.h"
 #include "server/grpc/status.h"
+#include "tests/fuzz/input.h"
 
 namespace quarry::server {
 namespace {
 
+using fuzz::Require;
+
 constexpr uint32_t kMaxItems = 64;
 constexpr uint64_t kShardBytes = 70'000;  // two chunks
-
-void Require(bool condition) {
-  if (!condition) std::abort();
-}
 
 // Hashes of two bytes, so that calls meet blocks that others have put.
 ModelSpec SmallSpec() {

@@ -16,41 +16,13 @@
 #include <vector>
 
 #include "common/transport/tcp/frame_reader.h"
+#include "tests/fuzz/input.h"
 
 namespace quarry::transport::tcp {
 namespace {
 
-void Require(bool condition) {
-  if (!condition) std::abort();
-}
-
-class Input {
- public:
-  Input(const uint8_t* data, size_t size) : data_(data), size_(size) {}
-  bool empty() const { return size_ == 0; }
-  template <typename T>
-  T Take() {
-    T value{};
-    const size_t bytes = std::min(sizeof value, size_);
-    std::memcpy(&value, data_, bytes);
-    Skip(bytes);
-    return value;
-  }
-  std::string TakeBytes(size_t most) {
-    const size_t bytes = std::min(most, size_);
-    std::string taken(reinterpret_cast<const char*>(data_), bytes);
-    Skip(bytes);
-    return taken;
-  }
-
- private:
-  void Skip(size_t bytes) {
-    data_ += bytes;
-    size_ -= bytes;
-  }
-  const uint8_t* data_;
-  size_t size_;
-};
+using fuzz::Input;
+using fuzz::Require;
 
 constexpr size_t kItemBytes[] = {1, 100, 4096, 65'537};
 constexpr uint32_t kItems = std::size(kItemBytes);

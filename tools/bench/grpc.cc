@@ -1,7 +1,5 @@
 #include "tools/bench/grpc.h"
 
-#include <malloc.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
@@ -9,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/allocator.h"
 #include "tools/bench/bench_spec.h"
 #include "tools/bench/churn.h"
 #include "tools/bench/grpc_workload.h"
@@ -24,10 +23,7 @@ class GrpcRunner {
   explicit GrpcRunner(const GrpcOptions& options) : options_(options) {}
 
   absl::StatusOr<GrpcReport> Run() {
-    // As the server does (server/allocator.h): otherwise half of the time goes to new pages for
-    // what gRPC receives.
-    mallopt(M_MMAP_THRESHOLD, 32 << 20);
-    mallopt(M_TRIM_THRESHOLD, 64 << 20);
+    KeepFreedMemory();  // as the server does
     auto server = ServerUnderTest::Start(options_.server);
     if (!server.ok()) return server.status();
     server_ = *std::move(server);
