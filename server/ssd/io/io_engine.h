@@ -45,6 +45,9 @@ class IoEngine {
   virtual uint32_t depth() const = 0;
 };
 
+// The largest depth that can be asked for.
+inline constexpr uint32_t kMaxIoDepth = 4096;
+
 enum class IoEngineKind : uint8_t { kAuto, kUring, kAio, kThreads };
 
 // "auto", "io_uring", "libaio", "threads". InvalidArgument lists them.
@@ -58,7 +61,7 @@ struct IoEngineChoice {
 
 // kAuto: the first of io_uring, libaio, threads that works here (seccomp profiles commonly
 // forbid io_uring, and some kernels have it switched off). Unavailable: the kind that was
-// asked for does not work, and why.
+// asked for does not work, and why. InvalidArgument: a depth of 0 or more than kMaxIoDepth.
 absl::StatusOr<IoEngineChoice> CreateIoEngine(IoEngineKind kind, uint32_t depth);
 
 }  // namespace quarry::server
