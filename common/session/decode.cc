@@ -211,4 +211,15 @@ absl::StatusOr<ServerMessage> DecodeServerMessage(absl::string_view bytes) {
   return DecodeEnvelope<ServerMessage>(bytes, "ServerMessage");
 }
 
+absl::StatusOr<ModelSpec> DecodeSpec(absl::string_view bytes) {
+  try {
+    ModelSpec spec = Absent<ModelSpec>();
+    Decoder decoder({bytes.data(), bytes.size()});
+    while (decoder.Next()) Fields(decoder, spec);
+    return spec;
+  } catch (const protozero::exception& error) {
+    return absl::InvalidArgumentError(absl::StrCat("malformed ModelSpec: ", error.what()));
+  }
+}
+
 }  // namespace quarry::wire

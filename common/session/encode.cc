@@ -75,4 +75,9 @@ void AppendEnvelope(const Envelope& message, std::string* out) {
 void AppendFramed(const ClientMessage& message, std::string* out) { AppendEnvelope(message, out); }
 void AppendFramed(const ServerMessage& message, std::string* out) { AppendEnvelope(message, out); }
 
+void AppendSpec(const ModelSpec& spec, std::string* out) {
+  Encoder encoder(out);
+  Fields(encoder, spec);
+}
+
 }  // namespace quarry::wire

@@ -242,6 +242,11 @@ void AppendFramed(const ServerMessage& message, std::string* out);
 absl::StatusOr<ClientMessage> DecodeClientMessage(absl::string_view bytes);
 absl::StatusOr<ServerMessage> DecodeServerMessage(absl::string_view bytes);
 
+// A spec by itself, as types.proto has it: for what keeps it on a disk. Decoded like a message;
+// whether it is a valid one is Validate's to say.
+void AppendSpec(const ModelSpec& spec, std::string* out);
+absl::StatusOr<ModelSpec> DecodeSpec(absl::string_view bytes);
+
 }  // namespace quarry::wire
 
 #endif  // QUARRY_COMMON_SESSION_MESSAGES_H_

@@ -109,22 +109,29 @@ class Catalog {
   static constexpr uint32_t kFormatVersion = 1;
 
   // Creates the directory, or opens what is there. FailedPrecondition: written by a newer
-  // version, or another process has it open; the message names the directory.
+  // version, another process has it open, or it is somebody else's RocksDB; NotFound: nothing is
+  // there, with read_only. The message names the directory.
   static absl::StatusOr<std::unique_ptr<Catalog>> Open(const std::string& dir, const CatalogOptions& options);
   ~Catalog();
 
+  // By wipe_newer: what the extents' files hold is void as well.
+  bool wiped() const;
+
   // In the order of their keys. A value that cannot be read is counted in `unreadable` and
-  // passed over. `visit` must not call the catalog.
+  // passed over; so is, among records, a place where the catalog's own sums do not hold, with
+  // what lies about it. `visit` must not call the catalog.
   absl::Status ForEachNamespace(const std::function<void(CatalogNamespace)>& visit, uint64_t* unreadable) const;
   absl::Status ForEachExtent(const std::function<void(CatalogExtent)>& visit, uint64_t* unreadable) const;
   absl::Status ForEachRecord(const std::function<void(const CatalogRecord&)>& visit, uint64_t* unreadable) const;
 
-  // Atomic. `sync`: on the disk when it returns.
+  // Atomic. `sync`: on the disk when it returns, with all that was committed before. The batch is
+  // empty afterwards in any case. ResourceExhausted: no space; FailedPrecondition: read_only.
   absl::Status Commit(CatalogBatch* batch, bool sync);
-  // Header and payload as they were put. NotFound.
+  // Header and payload as they were put. NotFound; DataLoss.
   absl::StatusOr<std::string> ReadPayload(uint32_t extent, uint32_t page) const;
 
-  // After a background error RocksDB refuses writes: tries to go on. Ok: it does.
+  // After a background error RocksDB refuses writes: tries to go on. Ok: it does. Unavailable: it
+  // is trying by itself already, as it does every few seconds when there was no space.
   absl::Status Resume();
   CatalogStats stats() const;
 
