@@ -26,8 +26,9 @@ absl::StatusOr<std::unique_ptr<BlockStoreImpl>> BlockStoreImpl::Create(const Blo
   }
   auto arena = SlabArena::Create({options.arena_bytes, options.slab_bytes, options.prefault});
   if (!arena.ok()) return arena.status();
-  // A block has a slot at least, or is about to get one.
-  auto index = BlockIndex::Create(options.index_shards, (*arena)->memory().size() / kSlotAlignment);
+  // A block has a slot at least, or is about to get one, or has a record.
+  auto index =
+      BlockIndex::Create(options.index_shards, (*arena)->memory().size() / kSlotAlignment + options.max_ssd_records);
   if (!index.ok()) return index.status();
   return std::unique_ptr<BlockStoreImpl>(new BlockStoreImpl(options, clock, *std::move(arena), *std::move(index)));
 }
@@ -47,9 +48,20 @@ BlockStoreImpl::BlockStoreImpl(const BlockStoreOptions& options, Clock* clock, s
               .sample_rate = options.reuse_sample_rate}),
       leases_({options.max_leases, options.max_leased_blocks}),
       waiters_(options.index_shards),
+      loads_(options.index_shards),
       uses_(new Use[kNamespacesPerIndex]) {}
 
-BlockStoreImpl::~BlockStoreImpl() { assert(in_flight_puts_.load() == 0); }
+BlockStoreImpl::~BlockStoreImpl() {
+  assert(in_flight_puts_.load() == 0);
+  if (ssd_ != nullptr) {
+    spill_stopping_.store(true);
+    ssd_->StopWriting();
+    if (spiller_.joinable()) spiller_.join();
+    // It calls back while it goes, so the pointer has to stay good: reset would clear it first.
+    delete ssd_.get();
+    ssd_.release();
+  }
+}
 
 uint32_t BlockStoreImpl::FindBlock(const BlockKey& key) const {
   const uint64_t hash = index_->Hash(key);
@@ -59,14 +71,31 @@ uint32_t BlockStoreImpl::FindBlock(const BlockKey& key) const {
 
 int64_t BlockStoreImpl::ExpiryNs(uint32_t lease_ms) const { return clock_->NowNs() + int64_t{lease_ms} * 1'000'000; }
 
-BlockState BlockStoreImpl::StateLocked(const BlockEntry& entry) const {
+BlockState BlockStoreImpl::StateLocked(uint32_t block) const {
+  const BlockEntry& entry = index_->entry(block);
   if (!entry.many && entry.slot < kReservedSlot) return BlockState::kDram;
-  bool all = true;
-  for (uint32_t slot : entry.slots()) {
-    if (slot == kReservedSlot) return BlockState::kInFlight;
-    all = all && slot != kNoSlot;
+  const absl::Span<const uint32_t> slots = entry.slots();
+  const absl::Span<const uint32_t> records = index_->records(block);
+  bool all_there = true;
+  bool all_in_memory = true;
+  for (size_t shard = 0; shard < slots.size(); ++shard) {
+    if (slots[shard] == kReservedSlot) return BlockState::kInFlight;
+    if (slots[shard] != kNoSlot) continue;
+    all_in_memory = false;
+    all_there = all_there && records[shard] != kNoRecord;
   }
-  return all ? BlockState::kDram : BlockState::kIncomplete;
+  if (!all_there) return BlockState::kIncomplete;
+  return all_in_memory ? BlockState::kDram : BlockState::kSsd;
+}
+
+uint32_t BlockStoreImpl::ShardsLocked(uint32_t block) const {
+  const absl::Span<const uint32_t> slots = static_cast<const BlockEntry&>(index_->entry(block)).slots();
+  const absl::Span<const uint32_t> records = index_->records(block);
+  uint32_t there = 0;
+  for (size_t shard = 0; shard < slots.size(); ++shard) {
+    if (slots[shard] < kReservedSlot || records[shard] != kNoRecord) ++there;
+  }
+  return there;
 }
 
 MissCause BlockStoreImpl::CauseOf(BlockState state) {
@@ -91,10 +120,16 @@ uint64_t BlockStoreImpl::SlotBytesLocked(const BlockEntry& entry) const {
   return bytes;
 }
 
-uint64_t BlockStoreImpl::PayloadBytesLocked(const BlockEntry& entry) const {
+uint64_t BlockStoreImpl::PayloadBytesLocked(uint32_t block) const {
+  const absl::Span<const uint32_t> slots = static_cast<const BlockEntry&>(index_->entry(block)).slots();
+  const absl::Span<const uint32_t> records = index_->records(block);
   uint64_t bytes = 0;
-  for (uint32_t slot : entry.slots()) {
-    if (slot < kReservedSlot) bytes += arena_->PayloadBytes(slot);
+  for (size_t shard = 0; shard < slots.size(); ++shard) {
+    if (slots[shard] < kReservedSlot) {
+      bytes += arena_->PayloadBytes(slots[shard]);
+    } else if (records[shard] != kNoRecord) {
+      bytes += ssd_->records().At(records[shard]).payload_bytes;
+    }
   }
   return bytes;
 }
@@ -169,6 +204,11 @@ void BlockStoreImpl::Read(const Namespace& ns, uint32_t group, uint32_t shard, H
     } else if (const uint32_t slot = index_->entry(block).slots()[shard]; slot == kReservedSlot) {
       result.miss = MissCause::kInFlight;
     } else if (slot == kNoSlot) {
+      if (const uint32_t record = index_->records(block)[shard]; record != kNoRecord) {
+        result.on_ssd = true;
+        result.payload_bytes = ssd_->records().At(record).payload_bytes;
+        return;
+      }
       result.miss = MissCause::kIncomplete;
     } else {
       result.slot = arena_->Share(slot);
@@ -224,6 +264,7 @@ void BlockStoreImpl::EndExpiredLeases() {
 
 void BlockStoreImpl::Tick() {
   EndExpiredLeases();
+  if (ssd_ != nullptr) ServeWaitingLoads();
   Sweep();
   events_.Tell();
 }
@@ -265,6 +306,21 @@ StoreStats BlockStoreImpl::stats() const {
   stats.expired_blocks = expired_blocks_.load(std::memory_order_relaxed);
   stats.corrupt_blocks = corrupt_blocks_.load(std::memory_order_relaxed);
   stats.slab_moves = arena.slab_moves;
+  stats.ssd_blocks = ssd_blocks_.load(std::memory_order_relaxed);
+  stats.match_ssd_hits = match_ssd_hits_.load(std::memory_order_relaxed);
+  stats.demoted_blocks = demoted_blocks_.load(std::memory_order_relaxed);
+  stats.demoted_bytes = demoted_bytes_.load(std::memory_order_relaxed);
+  stats.unspilled_blocks = unspilled_blocks_.load(std::memory_order_relaxed);
+  stats.loads = loads_good_.load(std::memory_order_relaxed);
+  stats.loaded_bytes = loaded_bytes_.load(std::memory_order_relaxed);
+  stats.failed_loads = loads_failed_.load(std::memory_order_relaxed);
+  stats.passed_through = passed_through_.load(std::memory_order_relaxed);
+  {
+    std::lock_guard<std::mutex> lock(ready_mutex_);
+    stats.ready_bytes = ready_bytes_;
+  }
+  stats.spilling_bytes = spilling_bytes_.load(std::memory_order_relaxed);
+  if (ssd_ != nullptr) stats.index_bytes += ssd_->records().memory_bytes();
   stats.free_slabs = stats.arena_bytes / arena_->slab_bytes();
   for (const SlabArena::ClassStats& c : arena.classes) {
     stats.size_classes.push_back({c.slot_bytes, c.slabs, c.used_slots, c.free_slots});

@@ -25,6 +25,7 @@
 #include "server/event_log.h"
 #include "server/leases.h"
 #include "server/namespaces.h"
+#include "server/ssd/ssd_tier.h"
 
 namespace quarry::server {
 
@@ -41,6 +42,7 @@ struct BlockStoreOptions {
   // Blocks of one lease, and of all: each costs a word in every lease that has it.
   uint32_t max_lease_blocks = 64 << 10;
   uint64_t max_leased_blocks = 4 << 20;
+  uint32_t max_ssd_records = 0;      // that the SSD tier may have: they make the index larger
   uint64_t ghost_entries = 1 << 20;  // of the filter that remembers why blocks are gone
   uint32_t events = 16 << 10;        // that the event log keeps
   // The share of blocks from which the hits of other memory sizes are estimated; see
@@ -108,8 +110,15 @@ struct MatchResult {
 
 struct ReadResult {
   SlotRef slot;  // set when it can be read
-  MissCause miss = MissCause::kNone;
+  // It is on an SSD: Load brings it. Its payload.
+  bool on_ssd = false;
+  uint32_t payload_bytes = 0;
+  MissCause miss = MissCause::kNone;  // neither: why not; kNone: no memory for it just now
 };
+
+// Of a Load: called once for each item, in any order, on any thread, perhaps before Load
+// returns. Must not block.
+using LoadDone = std::function<void(size_t item, ReadResult result)>;
 
 struct PutOffer {
   uint32_t group = 0;
@@ -212,6 +221,18 @@ struct StoreStats {
   uint64_t expired_blocks = 0;  // stored longer ago than their namespace's ttl_ms
   uint64_t corrupt_blocks = 0;  // dropped because what is stored fails its checksum
   uint64_t slab_moves = 0;
+  // Of the SSD tier.
+  uint64_t ssd_blocks = 0;        // complete, and not wholly in memory
+  uint64_t match_ssd_hits = 0;    // of match_hits: those of ssd_blocks
+  uint64_t demoted_blocks = 0;    // left memory, and are on an SSD
+  uint64_t demoted_bytes = 0;     // their slots
+  uint64_t unspilled_blocks = 0;  // of evicted_blocks: those that could have been on an SSD, had it been in time
+  uint64_t loads = 0;             // shards that came from an SSD
+  uint64_t loaded_bytes = 0;      // their payload
+  uint64_t failed_loads = 0;      // no memory, an error, or not what it should have been
+  uint64_t passed_through = 0;    // of loads: those that could not be kept in memory
+  uint64_t ready_bytes = 0;       // slots that can be given to others at once
+  uint64_t spilling_bytes = 0;    // on their way to an SSD
   struct SizeClass {
     uint64_t slot_bytes = 0;
     uint64_t slabs = 0;
@@ -263,6 +284,16 @@ class BlockStore {
   // No ticket and no SlotRef may be left.
   ~BlockStore();
 
+  // Opens the SSD tier and finds what is there; namespaces that were there are opened in
+  // `namespaces`, which outlives the store. Before anything else. Errors name the directory.
+  absl::Status OpenSsd(const SsdTierOptions& options, NamespaceRegistry* namespaces);
+  // nullptr: there is none.
+  SsdTier* ssd() const;
+  // From now on all that is in memory is written to the SSDs. When SpilledAll it is, as far as
+  // they take it.
+  void SpillAll();
+  bool SpilledAll() const;
+
   // The arena's memory, for transports that register it.
   absl::Span<std::byte> arena() const;
 
@@ -273,6 +304,10 @@ class BlockStore {
   // Reads one shard of each block. Results as many as hashes. A lease is not needed to
   // read; it only keeps the blocks from being evicted.
   void Read(const Namespace& ns, uint32_t group, uint32_t shard, HashSpan hashes, std::vector<ReadResult>* results);
+
+  // Brings one shard of each block into memory, if it is on an SSD; reads it like Read, if
+  // it is there already. What comes is kept in memory, where there is room.
+  void Load(const Namespace& ns, uint32_t group, uint32_t shard, HashSpan hashes, LoadDone done);
 
   // One shard. Payload size checked by the caller against the spec.
   OfferResult Offer(const Namespace& ns, const PutOffer& offer);

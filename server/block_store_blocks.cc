@@ -50,12 +50,11 @@ uint64_t BlockStoreImpl::VisitEntries(uint64_t cursor, uint32_t max_entries, Vis
 
 void BlockStoreImpl::DescribeLocked(uint32_t block, uint32_t tokens_per_block, BlockInfo* info) const {
   const BlockEntry& entry = index_->entry(block);
-  info->state = StateLocked(entry);
+  info->state = StateLocked(block);
   info->group = entry.group;
   info->leases = entry.leases;
-  info->bytes = PayloadBytesLocked(entry);
-  info->shards_there = static_cast<uint32_t>(
-      std::count_if(entry.slots().begin(), entry.slots().end(), [](uint32_t slot) { return slot < kReservedSlot; }));
+  info->bytes = PayloadBytesLocked(block);
+  info->shards_there = ShardsLocked(block);
   info->depth = policy_->DepthOf(block) / tokens_per_block - 1;
   if (info->shards_there != 0) {
     info->age_ms = uint64_t{NowInAgeUnits() - index_->stored_at(block)} * BlockStore::kAgeUnitMs;
@@ -135,7 +134,7 @@ absl::StatusOr<PinnedBlocks> BlockStoreImpl::Pin(const Namespace& ns, uint32_t g
   batch.Add(static_cast<uint8_t>(group), hashes);
   index_->Visit(&batch, [&](uint32_t, uint32_t block) {
     if (block == kNoBlock || IsOverLocked(block, lifetime)) return;
-    if (StateLocked(index_->entry(block)) != BlockState::kDram) return;
+    if (!IsComplete(StateLocked(block))) return;
     BlockEntry& entry = index_->entry(block);
     if (++entry.leases == 1) added_bytes += static_cast<int64_t>(SlotBytesLocked(entry));
     blocks.push_back(block);
@@ -157,6 +156,7 @@ absl::StatusOr<PinnedBlocks> BlockStoreImpl::Pin(const Namespace& ns, uint32_t g
 
 void BlockStoreImpl::Clear(uint32_t ns_index) {
   events_.AppendCleared(ns_index);
+  if (ssd_ != nullptr) ssd_->ForgetNamespace(static_cast<uint16_t>(ns_index));
   std::lock_guard<std::mutex> lock(sweep_mutex_);
   sweep_again_ = true;
 }

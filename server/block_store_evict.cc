@@ -17,6 +17,8 @@ constexpr uint32_t kMaxEvictions = 4096;
 // Blocks that one allocation looks at before it gives up. Those it found leased are out of
 // the policy's way until their lease ends, so the next allocation goes on from there.
 constexpr uint64_t kMaxPops = 1 << 16;
+// The same, of a load that can wait.
+constexpr uint64_t kMaxLoadPops = 256;
 
 }  // namespace
 
@@ -36,7 +38,7 @@ SlotRef BlockStoreImpl::MakeRoom(int size_class, const SlotUse& use) {
   uint64_t pops = std::min(kMaxPops, policy_->size() + kEvictionsBeforeMove);
   Leftovers leftovers;
   for (uint32_t evictions = 0; pops > 0 && evictions < kMaxEvictions; --pops) {
-    const Eviction eviction = EvictNext(&leftovers);
+    const Eviction eviction = EvictNext(false, &leftovers);
     Drop(&leftovers);
     if (eviction == Eviction::kNothingLeft) break;
     if (eviction == Eviction::kKept) continue;
@@ -54,8 +56,23 @@ SlotRef BlockStoreImpl::MoveAndAllocate(int size_class, const SlotUse& use) {
   return SlotRef();
 }
 
-BlockStoreImpl::Eviction BlockStoreImpl::EvictNext(Leftovers* leftovers) {
-  const uint32_t block = policy_->Pop();
+SlotRef BlockStoreImpl::RoomForLoad(int size_class, const SlotUse& use) {
+  if (SlotRef slot = arena_->Allocate(size_class, use)) return slot;
+  Leftovers leftovers;
+  for (uint64_t pops = 0; pops < kMaxLoadPops; ++pops) {
+    const Eviction eviction = EvictNext(true, &leftovers);
+    Drop(&leftovers);
+    if (eviction == Eviction::kNothingLeft) break;
+    if (eviction == Eviction::kKept) continue;
+    if (SlotRef slot = arena_->Allocate(size_class, use)) return slot;
+  }
+  return SlotRef();
+}
+
+BlockStoreImpl::Eviction BlockStoreImpl::EvictNext(bool only_what_is_on_ssd, Leftovers* leftovers) {
+  uint32_t block = PopReady();
+  const bool was_ready = block != kNoBlock;
+  if (!was_ready) block = policy_->Pop();
   if (block == kNoBlock) return Eviction::kNothingLeft;
   std::lock_guard<std::mutex> lock(MutexOf(block));
   BlockEntry& entry = index_->entry(block);
@@ -71,8 +88,13 @@ BlockStoreImpl::Eviction BlockStoreImpl::EvictNext(Leftovers* leftovers) {
     policy_->Defer(block);
     return Eviction::kKept;
   }
+  if (only_what_is_on_ssd && !was_ready && entry.HasSlot() && !IsOnSsdLocked(block)) {
+    policy_->Return(absl::MakeConstSpan(&block, 1));
+    return Eviction::kNothingLeft;
+  }
   if (!policy_->ForgetPopped(block)) return Eviction::kKept;
-  RemoveLocked(block, MissCause::kEvicted, leftovers);
+  if (!entry.HasSlot()) return Eviction::kKept;  // on an SSD alone
+  EvictLocked(block, leftovers);
   return Eviction::kEvicted;
 }
 
@@ -97,7 +119,8 @@ bool BlockStoreImpl::MoveSlab(int size_class) {
       if (entry.pins != 0 || entry.leases != 0 || IsInUseLocked(entry)) break;
       slab_evicted_blocks_.fetch_add(1, std::memory_order_relaxed);
       slab_evicted_bytes_.fetch_add(SlotBytesLocked(entry), std::memory_order_relaxed);
-      RemoveLocked(slot.owner, MissCause::kEvicted, &leftovers);
+      policy_->Forget(slot.owner);
+      EvictLocked(slot.owner, &leftovers);
     }
     Drop(&leftovers);
     return true;
@@ -118,12 +141,31 @@ bool BlockStoreImpl::CanEvictAll(absl::Span<const SlabArena::UsedSlot> slots) co
   });
 }
 
+void BlockStoreImpl::EvictLocked(uint32_t block, Leftovers* leftovers) {
+  BlockEntry& entry = index_->entry(block);
+  if (!IsOnSsdLocked(block)) {
+    if (ssd_ != nullptr && entry.no_ssd == 0) unspilled_blocks_.fetch_add(1, std::memory_order_relaxed);
+    RemoveLocked(block, MissCause::kEvicted, leftovers);
+    return;
+  }
+  demoted_blocks_.fetch_add(1, std::memory_order_relaxed);
+  demoted_bytes_.fetch_add(SlotBytesLocked(entry), std::memory_order_relaxed);
+  if (StateLocked(block) == BlockState::kDram) ssd_blocks_.fetch_add(1, std::memory_order_relaxed);
+  for (uint32_t& slot : entry.slots()) {
+    if (slot == kNoSlot) continue;
+    leftovers->slots.push_back(SlotRef::Adopt(arena_.get(), slot));
+    slot = kNoSlot;
+  }
+}
+
 void BlockStoreImpl::RemoveLocked(uint32_t block, MissCause cause, Leftovers* leftovers) {
   BlockEntry& entry = index_->entry(block);
   const uint64_t bytes = SlotBytesLocked(entry);
-  const uint64_t payload_bytes = PayloadBytesLocked(entry);
+  const uint64_t payload_bytes = PayloadBytesLocked(block);
+  const BlockState state = StateLocked(block);
+  if (state == BlockState::kSsd) ssd_blocks_.fetch_sub(1, std::memory_order_relaxed);
   if (entry.leases != 0) leased_bytes_.fetch_sub(static_cast<int64_t>(bytes), std::memory_order_relaxed);
-  if (StateLocked(entry) == BlockState::kDram) {
+  if (IsComplete(state)) {
     complete_blocks_.fetch_sub(1, std::memory_order_relaxed);
     char buffer[kMaxHashBytes];
     BlockEvent event;
@@ -135,13 +177,13 @@ void BlockStoreImpl::RemoveLocked(uint32_t block, MissCause cause, Leftovers* le
     event.SetHash(entry.Hash(buffer));
     events_.Append(event);
   }
-  bool had_shard = false;
+  const bool had_shard = ShardsLocked(block) != 0;
   for (uint32_t& slot : entry.slots()) {
     if (slot >= kReservedSlot) continue;
     leftovers->slots.push_back(SlotRef::Adopt(arena_.get(), slot));
     slot = kNoSlot;
-    had_shard = true;
   }
+  if (ssd_ != nullptr) DropRecordsLocked(block);
   if (had_shard) {
     blocks_.fetch_sub(1, std::memory_order_relaxed);
     uses_[entry.ns].blocks.fetch_sub(1, std::memory_order_relaxed);

@@ -29,7 +29,7 @@ BlockStoreImpl::Lifetime BlockStoreImpl::LifetimeAt(const Namespace& ns, uint32_
 // block is found too long, it may be lost up to two units early.
 bool BlockStoreImpl::IsOverLocked(uint32_t block, const Lifetime& lifetime) const {
   if (lifetime.units == UINT64_MAX) return false;
-  return lifetime.now - index_->stored_at(block) + uint64_t{1} > lifetime.units && index_->entry(block).HasShard();
+  return lifetime.now - index_->stored_at(block) + uint64_t{1} > lifetime.units && ShardsLocked(block) != 0;
 }
 
 bool BlockStoreImpl::ExpireLocked(uint32_t block, const Lifetime& lifetime, Leftovers* leftovers) {

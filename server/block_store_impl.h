@@ -5,16 +5,20 @@
 //   block_store_evict.cc  making room, removing blocks
 //   block_store_blocks.cc lookups, removal, listing, pins, sweeping
 //   block_store_expiry.cc blocks whose namespace has a time to live
+//   block_store_ssd.cc    what the SSD tier asks, reads from it
+//   block_store_spill.cc  writing cold blocks ahead of their eviction
 #ifndef QUARRY_SERVER_BLOCK_STORE_IMPL_H_
 #define QUARRY_SERVER_BLOCK_STORE_IMPL_H_
 
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -26,20 +30,23 @@
 #include "server/dram/reuse_distance.h"
 #include "server/dram/slab_arena.h"
 #include "server/leases.h"
+#include "server/ssd/ssd_tier.h"
+#include "server/ssd/use_time.h"
 
 namespace quarry::server {
 
 // Locks: an index shard's mutex first; under it those of policy, arena, ghost filter, event
 // log, lease table and reuse distance, never two of them at once. Slots are dropped, and
 // callers called back, without locks.
-class BlockStoreImpl {
+class BlockStoreImpl : public SsdOwner {
  public:
   static absl::StatusOr<std::unique_ptr<BlockStoreImpl>> Create(const BlockStoreOptions& options, Clock* clock);
-  ~BlockStoreImpl();
+  ~BlockStoreImpl() override;
 
   absl::Span<std::byte> arena() const { return arena_->memory(); }
   MatchResult Match(const Namespace& ns, const MatchQuery& query);
   void Read(const Namespace& ns, uint32_t group, uint32_t shard, HashSpan hashes, std::vector<ReadResult>* results);
+  void Load(const Namespace& ns, uint32_t group, uint32_t shard, HashSpan hashes, const LoadDone& done);
   OfferResult Offer(const Namespace& ns, const PutOffer& offer);
   void Publish(PutTicket* ticket);
   // kNone: the ticket is dropped without a word.
@@ -59,6 +66,17 @@ class BlockStoreImpl {
   absl::StatusOr<PinnedBlocks> Pin(const Namespace& ns, uint32_t group, HashSpan hashes);
   void Clear(uint32_t ns_index);
   NamespaceUse use(const Namespace& ns) const;
+  absl::Status OpenSsd(const SsdTierOptions& options, NamespaceRegistry* namespaces);
+  SsdTier* ssd() { return ssd_.get(); }
+  void SpillAll();
+  bool SpilledAll() const;
+
+  bool OnWritten(const SpillItem& item, uint32_t record) override;
+  void OnWriteFailed(const SpillItem& item) override;
+  Fate OnReclaim(const ShardKey& key, const RecordPlace& place, UseTime used_since) override;
+  bool OnMoved(const ShardKey& key, const RecordPlace& from, const RecordPlace& to) override;
+  void OnLost(const ShardKey& key, const RecordPlace& place) override;
+
   void ExpectExpiry() { expiry_.store(true, std::memory_order_relaxed); }
   EventLog& events() { return events_; }
   void Tick();
@@ -75,6 +93,15 @@ class BlockStoreImpl {
     std::vector<std::function<void()>> calls;
   };
   struct Matching;  // one Match under way
+  // Who waits for a read of the SSD tier: LoadDone, and the item it is called with.
+  struct LoadCall {
+    std::shared_ptr<const LoadDone> done;
+    size_t item;
+  };
+  struct Ready {
+    uint32_t block;
+    uint64_t bytes;  // of its slots
+  };
   // How long a namespace's blocks are found, and what time it is, in units of kAgeUnitMs.
   struct Lifetime {
     uint64_t units = UINT64_MAX;  // UINT64_MAX: for ever
@@ -97,10 +124,13 @@ class BlockStoreImpl {
   };
 
   // ---- block_store.cc. The shard's mutex is held in all that are called ...Locked.
-  BlockState StateLocked(const BlockEntry& entry) const;
+  BlockState StateLocked(uint32_t block) const;
+  static bool IsComplete(BlockState state) { return state == BlockState::kDram || state == BlockState::kSsd; }
+  // Shards that are there, on whatever tier.
+  uint32_t ShardsLocked(uint32_t block) const;
   static MissCause CauseOf(BlockState state);
   uint64_t SlotBytesLocked(const BlockEntry& entry) const;
-  uint64_t PayloadBytesLocked(const BlockEntry& entry) const;
+  uint64_t PayloadBytesLocked(uint32_t block) const;
   void EndExpiredLeases();
   // Finishes what waited for the last pin or lease; blocks that go back to the policy are
   // appended to `returned`.
@@ -117,6 +147,7 @@ class BlockStoreImpl {
   // ---- block_store_match.cc
   void FindBlocks(const Namespace& ns, Matching* matching);
   void CountUses(const Matching& matching);
+  void CountSsdHits(const Matching& matching);
   void FindFirstMiss(Matching* matching);
   void Bound(Matching* matching);
   void ReserveLease(Matching* matching);
@@ -137,7 +168,10 @@ class BlockStoreImpl {
   SlotRef MakeRoom(int size_class, const SlotUse& use);
   SlotRef MoveAndAllocate(int size_class, const SlotUse& use);
   enum class Eviction { kEvicted, kKept, kNothingLeft };
-  Eviction EvictNext(Leftovers* leftovers);
+  // The coldest. `only_what_is_on_ssd`: nothing that would be lost, unless it cannot be kept.
+  Eviction EvictNext(bool only_what_is_on_ssd, Leftovers* leftovers);
+  // Like MakeRoom, but nothing is lost for it; empty: there is none just now.
+  SlotRef RoomForLoad(int size_class, const SlotUse& use);
   bool MoveSlab(int size_class);
   bool CanEvictAll(absl::Span<const SlabArena::UsedSlot> slots) const;
   // Whether the slot is one of the entry's.
@@ -145,6 +179,8 @@ class BlockStoreImpl {
   // Whether anyone reads it just now.
   bool IsInUseLocked(const BlockEntry& entry) const;
   static void Drop(Leftovers* leftovers);
+  // Nobody holds it: it leaves memory for the SSD alone, or else is removed.
+  void EvictLocked(uint32_t block, Leftovers* leftovers);
   // Takes the block out of the index. Its slots go to `leftovers`.
   void RemoveLocked(uint32_t block, MissCause cause, Leftovers* leftovers);
   // Nothing refers to the entry any more.
@@ -157,6 +193,40 @@ class BlockStoreImpl {
   bool IsOverLocked(uint32_t block, const Lifetime& lifetime) const;
   // Removes the block if its time is over and nobody holds it; whether it did.
   bool ExpireLocked(uint32_t block, const Lifetime& lifetime, Leftovers* leftovers);
+
+  // ---- block_store_ssd.cc
+  // A shard that one Load brings, and others may wait for.
+  struct Loading {
+    SsdRead read;
+    int size_class = 0;
+    SlotUse use;
+    int64_t since_ns = 0;
+  };
+  // Starts the reads; where there is no room, they wait for what is being written to the SSDs.
+  void StartLoads(std::vector<Loading> loads);
+  void ServeWaitingLoads();
+  bool RestoreRecord(uint16_t ns_index, const CatalogRecord& record, const RecordPlace& place);
+  void OnLoaded(uint32_t block, uint32_t shard, SsdRead::Outcome outcome, SlotRef slot);
+  std::vector<LoadCall> TakeLoadsLocked(uint32_t block, uint32_t shard);
+  // The record of a shard that lies at that place; nullptr: nobody asks for it any more.
+  uint32_t* FindRecordLocked(const ShardKey& key, const RecordPlace& place, uint32_t* block);
+  // The record is no good: it goes, and with it the block, unless that shard is in memory.
+  void LoseRecordLocked(uint32_t block, uint32_t shard, MissCause cause, Leftovers* leftovers);
+  void DropRecordsLocked(uint32_t block);
+  void UseRecordsLocked(uint32_t block);
+  bool IsOnSsdLocked(uint32_t block) const;
+  void CountLoad(const ReadResult& result);
+
+  // ---- block_store_spill.cc
+  void SpillLoop();
+  bool WantsSpill() const;
+  std::vector<SpillItem> NextSpill(bool* nothing_left);
+  // What became of a block that the policy gave.
+  enum class Popped { kSpill, kReady, kPassedOver };
+  Popped GatherLocked(uint32_t block, std::vector<SpillItem>* items);
+  void PushReady(uint32_t block, uint64_t bytes);
+  uint32_t PopReady();
+  int64_t WallMs(uint32_t stored_at) const;
 
   // ---- block_store_blocks.cc
   template <typename Visitor>
@@ -180,7 +250,21 @@ class BlockStoreImpl {
   // Callbacks of WaitForPut by block << 32 | shard; each map under its index shard's mutex.
   std::vector<std::unordered_multimap<uint64_t, std::function<void()>>> waiters_;
 
+  // Reads of the SSD tier that are under way, by block << 32 | shard; as waiters_.
+  std::vector<std::unordered_map<uint64_t, std::vector<LoadCall>>> loads_;
+
   const std::unique_ptr<Use[]> uses_;  // by namespace index
+
+  // Blocks that the policy gave and that can go at once: they are on an SSD, or cannot be.
+  mutable std::mutex ready_mutex_;
+  std::deque<Ready> ready_;                  // guarded by ready_mutex_, coldest first
+  uint64_t ready_bytes_ = 0;                 // guarded by ready_mutex_
+  std::deque<Loading> waiting_loads_;        // for room; guarded by ready_mutex_
+  uint64_t waiting_bytes_ = 0;               // of them; guarded by ready_mutex_
+  std::atomic<uint64_t> spilling_bytes_{0};  // of blocks on their way to an SSD
+  std::atomic<bool> spill_all_{false};
+  std::atomic<bool> spilled_all_{false};
+  std::atomic<bool> spill_stopping_{false};
 
   std::mutex sweep_mutex_;
   uint64_t sweep_cursor_ = BlockStore::kEndOfIndex;
@@ -200,6 +284,12 @@ class BlockStoreImpl {
   Counter stored_shards_{0}, stored_bytes_{0}, already_there_{0}, evicted_blocks_{0}, evicted_bytes_{0};
   Counter slab_evicted_blocks_{0}, slab_evicted_bytes_{0}, expired_blocks_{0}, corrupt_blocks_{0};
   std::array<Counter, kLeaseLimits> lease_limits_{};
+  Counter ssd_blocks_{0}, match_ssd_hits_{0}, demoted_blocks_{0}, demoted_bytes_{0}, unspilled_blocks_{0};
+  Counter loads_good_{0}, loaded_bytes_{0}, loads_failed_{0}, passed_through_{0};
+
+  // Last: it calls the rest until it is gone.
+  std::unique_ptr<SsdTier> ssd_;  // nullptr: there is none
+  std::thread spiller_;
 };
 
 }  // namespace quarry::server

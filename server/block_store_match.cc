@@ -73,6 +73,7 @@ MatchResult BlockStoreImpl::Match(const Namespace& ns, const MatchQuery& query) 
   MatchResult& result = matching.result;
   const uint64_t hits = BlockCount(matching.usable);
   match_hits_.fetch_add(hits, std::memory_order_relaxed);
+  if (ssd_ != nullptr) CountSsdHits(matching);
   if (matching.held.size() < matching.held.capacity() / 2) matching.held.shrink_to_fit();
   if (hits != 0 && matching.leases) {
     result.lease_ms = std::min(query.lease_ms, options_.max_lease_ms);
@@ -101,9 +102,10 @@ void BlockStoreImpl::FindBlocks(const Namespace& ns, Matching* matching) {
       return;
     }
     BlockEntry& entry = index_->entry(block);
-    const BlockState state = StateLocked(entry);
+    const BlockState state = StateLocked(block);
     matching->states[item] = static_cast<char>(state);
-    if (state != BlockState::kDram) return;
+    if (!IsComplete(state)) return;
+    if (state == BlockState::kSsd && matching->query.touch) UseRecordsLocked(block);
     matching->blocks[item] = block;
     matching->present[item] = 1;
     if (!matching->holds()) return;
@@ -116,6 +118,14 @@ void BlockStoreImpl::FindBlocks(const Namespace& ns, Matching* matching) {
     }
   });
   if (matching->leases) leased_bytes_.fetch_add(matching->added_bytes, std::memory_order_relaxed);
+}
+
+void BlockStoreImpl::CountSsdHits(const Matching& matching) {
+  uint64_t hits = 0;
+  matching.ForEachUsable(matching.usable, [&](size_t item) {
+    if (matching.states[item] == static_cast<char>(BlockState::kSsd)) ++hits;
+  });
+  match_ssd_hits_.fetch_add(hits, std::memory_order_relaxed);
 }
 
 // For what caches of other sizes would hit: so all that was asked for, usable or not.

@@ -14,8 +14,8 @@ uint32_t DepthOf(const Namespace& ns, const PutOffer& offer) {
 
 uint64_t WaiterKey(uint32_t block, uint32_t shard) { return uint64_t{block} << 32 | shard; }
 
-bool HasNothing(const BlockEntry& entry) {
-  return std::all_of(entry.slots().begin(), entry.slots().end(), [](uint32_t slot) { return slot == kNoSlot; });
+bool HasReservedSlot(const BlockEntry& entry) {
+  return std::any_of(entry.slots().begin(), entry.slots().end(), [](uint32_t slot) { return slot == kReservedSlot; });
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ OfferResult BlockStoreImpl::Offer(const Namespace& ns, const PutOffer& offer) {
     if (slot == kReservedSlot) return Refused(RefusalReason::kInFlight, hash);
     policy_->Insert(block, DepthOf(ns, offer), parent);
     if (offer.no_ssd) entry.no_ssd = 1;
-    if (slot != kNoSlot) {
+    if (slot != kNoSlot || index_->records(block)[offer.shard] != kNoRecord) {
       // Still there only because someone holds it: stored anew.
       if (IsOverLocked(block, lifetime)) index_->stored_at(block) = lifetime.now;
       already_there_.fetch_add(1, std::memory_order_relaxed);
@@ -105,7 +105,7 @@ void BlockStoreImpl::Publish(PutTicket* ticket) {
       // Removed in the meantime, this shard with it.
       WithdrawLocked(block, taken.shard_, &leftovers, &returned);
     } else {
-      const bool first = !entry.HasShard();
+      const bool first = ShardsLocked(block) == 0;
       const uint32_t slot = taken.slot_.Release();
       entry.slots()[taken.shard_] = slot;
       uses_[entry.ns].payload_bytes.fetch_add(taken.payload_bytes_, std::memory_order_relaxed);
@@ -114,7 +114,10 @@ void BlockStoreImpl::Publish(PutTicket* ticket) {
         blocks_.fetch_add(1, std::memory_order_relaxed);
         uses_[entry.ns].blocks.fetch_add(1, std::memory_order_relaxed);
       }
-      if (StateLocked(entry) == BlockState::kDram) CompletedLocked(block, taken);
+      if (const BlockState state = StateLocked(block); IsComplete(state)) {
+        CompletedLocked(block, taken);
+        if (state == BlockState::kSsd) ssd_blocks_.fetch_add(1, std::memory_order_relaxed);
+      }
       if (entry.leases != 0) {
         leased_bytes_.fetch_add(static_cast<int64_t>(arena_->SlotBytes(slot)), std::memory_order_relaxed);
       }
@@ -142,7 +145,7 @@ void BlockStoreImpl::CompletedLocked(uint32_t block, const PutTicket& ticket) {
   event.ns = entry.ns;
   event.group = entry.group;
   event.depth = ticket.depth_;
-  event.bytes = PayloadBytesLocked(entry);
+  event.bytes = PayloadBytesLocked(block);
   event.SetHash(entry.Hash(buffer));
   event.SetParent(ticket.parent_);
   events_.Append(event);
@@ -173,7 +176,7 @@ void BlockStoreImpl::WithdrawLocked(uint32_t block, uint32_t shard, Leftovers* l
   entry.slots()[shard] = kNoSlot;
   --entry.pins;
   TakeWaitersLocked(block, shard, leftovers);
-  if (!entry.removed && HasNothing(entry)) index_->Unlink(block);
+  if (!entry.removed && ShardsLocked(block) == 0 && !HasReservedSlot(entry)) index_->Unlink(block);
   UnpinnedLocked(block, returned);
 }
 

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/net/socket.h"
+#include "common/units.h"
 #include "server/memory_limit.h"
 #include "server/settings.h"
 
@@ -22,6 +23,12 @@ namespace {
 constexpr int kBadUsage = 2;
 constexpr double kDefaultMemoryShare = 0.7;
 constexpr double kReserveShare = 0.07;
+constexpr double kSsdIndexShare = 0.05;
+constexpr uint64_t kMinExtentsOfSsd = 8;
+constexpr uint64_t kMinArenaBytes = 16 << 20;
+constexpr double kCatalogShare = 0.01;
+constexpr uint64_t kMinCatalogBytes = 16 << 20;
+constexpr uint64_t kMaxCatalogBytes = 64 << 20;
 constexpr uint64_t kMinReserveBytes = 64ull << 20;
 constexpr char kConfigVariable[] = "QUARRY_CONFIG";
 
@@ -144,6 +151,7 @@ CommandLine ParseCommandLine(int argc, const char* const* argv) {
     if (absl::Status status = Apply(settings[i], *options[i], &config); !status.ok()) return BadUsage(status.message());
   }
   if (absl::Status status = CheckExposure(config); !status.ok()) return BadUsage(status.message());
+  if (absl::Status status = CheckSsd(config); !status.ok()) return BadUsage(status.message());
   result.config = std::move(config);
   return result;
 }
@@ -177,10 +185,40 @@ absl::Status CheckExposure(const ServerConfig& config) {
   return status;
 }
 
-MemoryPlan PlanMemory(uint64_t total_bytes) {
-  const auto share = static_cast<uint64_t>(static_cast<double>(total_bytes) * kReserveShare);
-  const uint64_t reserve = std::min(total_bytes, std::max(share, kMinReserveBytes));
-  return {total_bytes, total_bytes - reserve, reserve};
+absl::Status CheckSsd(const ServerConfig& config) {
+  if (config.ssd_dirs.empty()) {
+    if (config.ssd_bytes == 0) return absl::OkStatus();
+    return absl::InvalidArgumentError("--ssd-size: without --ssd-dir");
+  }
+  if (config.ssd_bytes == 0) return absl::InvalidArgumentError("--ssd-dir: without --ssd-size");
+  if (config.ssd_extent_bytes > config.ssd_bytes / kMinExtentsOfSsd) {
+    return absl::InvalidArgumentError(absl::StrCat("--ssd-extent: ", FormatBytes(config.ssd_extent_bytes),
+                                                   " is above the most, a ", kMinExtentsOfSsd, "th of --ssd-size"));
+  }
+  const absl::StatusOr<uint64_t> total = TotalMemory(config);
+  if (!total.ok()) return total.status();
+  if (PlanMemory(*total, static_cast<uint32_t>(config.ssd_dirs.size())).arena_bytes < kMinArenaBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("--memory: ", FormatBytes(*total), " leaves less than ",
+                                                   FormatBytes(kMinArenaBytes), " beside the catalogs of ",
+                                                   config.ssd_dirs.size(), " --ssd-dir"));
+  }
+  return absl::OkStatus();
+}
+
+MemoryPlan PlanMemory(uint64_t total_bytes, uint32_t ssds) {
+  const auto share = [&](double of_total) {
+    return static_cast<uint64_t>(static_cast<double>(total_bytes) * of_total);
+  };
+  MemoryPlan plan;
+  plan.total_bytes = total_bytes;
+  plan.reserve_bytes = std::min(total_bytes, std::max(share(kReserveShare), kMinReserveBytes));
+  if (ssds != 0) {
+    plan.ssd_index_bytes = share(kSsdIndexShare);
+    plan.catalog_bytes = std::clamp(share(kCatalogShare), kMinCatalogBytes, kMaxCatalogBytes);
+  }
+  const uint64_t other = plan.reserve_bytes + plan.ssd_index_bytes + ssds * plan.catalog_bytes;
+  plan.arena_bytes = total_bytes - std::min(total_bytes, other);
+  return plan;
 }
 
 absl::StatusOr<uint64_t> TotalMemory(const ServerConfig& config) {

@@ -20,6 +20,11 @@ struct ServerConfig {
   uint64_t memory_bytes = 0;  // all of it; 0: a share of the memory limit
   uint64_t slab_bytes = 0;    // 0: chosen from the arena's size
   bool no_prefault = false;
+  std::vector<std::string> ssd_dirs;
+  uint64_t ssd_bytes = 0;         // of each directory; 0: none was given
+  uint64_t ssd_extent_bytes = 0;  // 0: chosen from ssd_bytes
+  std::string ssd_io = "auto";
+  std::string ssd_on_newer = "refuse";
   uint32_t index_shards = 64;
   int64_t max_lease_ns = 60'000'000'000;
   uint32_t max_lease_blocks = 64 << 10;
@@ -65,14 +70,23 @@ std::vector<std::string> ChangedSettings(const ServerConfig& before, const Serve
 // Refuses addresses beyond loopback unless config.insecure; the message names the flag.
 absl::Status CheckExposure(const ServerConfig& config);
 
+// --ssd-dir and --ssd-size go together, and --memory has room for them; the message names the
+// flag.
+absl::Status CheckSsd(const ServerConfig& config);
+
 // How --memory is divided.
 struct MemoryPlan {
   uint64_t total_bytes = 0;
-  uint64_t arena_bytes = 0;    // payload
-  uint64_t reserve_bytes = 0;  // index, sessions, socket buffers, gRPC, the program itself
+  uint64_t arena_bytes = 0;      // payload
+  uint64_t ssd_index_bytes = 0;  // for what finds blocks on SSDs
+  uint64_t catalog_bytes = 0;    // for each disk's RocksDB
+  uint64_t reserve_bytes = 0;    // index, sessions, socket buffers, gRPC, the program itself
 };
-// The reserve is 7 % of the whole and at least 64 MiB; the arena is the rest.
-MemoryPlan PlanMemory(uint64_t total_bytes);
+// The reserve is 7 % of the whole and at least 64 MiB. With SSDs, 5 % more are for the index
+// of what lies on them, and 1 %, 16 to 64 MiB, for each one's catalog. The arena is the rest.
+MemoryPlan PlanMemory(uint64_t total_bytes, uint32_t ssds);
+// Memory of the index for one record on an SSD.
+inline constexpr uint64_t kSsdRecordBytes = 160;
 // config.memory_bytes, or 70 % of the memory limit when that is 0.
 absl::StatusOr<uint64_t> TotalMemory(const ServerConfig& config);
 

@@ -19,6 +19,10 @@ namespace quarry::server {
 namespace {
 
 constexpr absl::string_view kLogLevel = "log-level";
+// Blocks that are written to an SSD together stay in memory until they are there: at most so
+// many bytes, and such a share of the arena.
+constexpr uint64_t kMaxGroupBytes = 64 << 20;
+constexpr uint64_t kGroupShare = 16;
 
 absl::StatusOr<std::vector<HostPort>> ParseAll(const std::vector<std::string>& addresses) {
   std::vector<HostPort> parsed;
@@ -113,7 +117,8 @@ absl::Status Daemon::Open(const ServerConfig& config) {
 absl::Status Daemon::OpenStore(const ServerConfig& config) {
   const absl::StatusOr<uint64_t> total = TotalMemory(config);
   if (!total.ok()) return total.status();
-  const MemoryPlan plan = PlanMemory(*total);
+  const auto ssds = static_cast<uint32_t>(config.ssd_dirs.size());
+  const MemoryPlan plan = PlanMemory(*total, ssds);
   spdlog::info("memory {}: arena {}, reserve {} for index, sessions and buffers", FormatBytes(plan.total_bytes),
                FormatBytes(plan.arena_bytes), FormatBytes(plan.reserve_bytes));
   BlockStoreOptions options;
@@ -124,9 +129,22 @@ absl::Status Daemon::OpenStore(const ServerConfig& config) {
   options.max_lease_ms = static_cast<uint32_t>(config.max_lease_ns / 1'000'000);
   options.max_lease_blocks = config.max_lease_blocks;
   options.max_leased_blocks = config.max_leased_blocks;
+  options.max_ssd_records = static_cast<uint32_t>(std::min<uint64_t>(plan.ssd_index_bytes / kSsdRecordBytes, 1u << 31));
   absl::StatusOr<std::unique_ptr<BlockStore>> store = BlockStore::Create(options, Clock::Real());
   if (!store.ok()) return store.status();
   store_ = *std::move(store);
+  if (ssds != 0) {
+    SsdTierOptions ssd;
+    ssd.dirs = config.ssd_dirs;
+    ssd.max_records = options.max_ssd_records;
+    ssd.disk.max_bytes = config.ssd_bytes;
+    ssd.disk.extent_bytes = config.ssd_extent_bytes;
+    ssd.disk.group_bytes = std::min(kMaxGroupBytes, plan.arena_bytes / kGroupShare);
+    ssd.disk.catalog_memory_bytes = plan.catalog_bytes;
+    ssd.disk.wipe_newer = config.ssd_on_newer == "wipe";
+    ssd.disk.io_engine = *ParseIoEngineKind(config.ssd_io);
+    if (absl::Status status = store_->OpenSsd(ssd, &namespaces_); !status.ok()) return status;
+  }
   wire::Limits limits;
   limits.max_lease_ms = options.max_lease_ms;
   service_ = std::make_unique<CacheService>(&namespaces_, store_.get(), &metrics_, limits);
@@ -171,6 +189,7 @@ absl::Status Daemon::OpenMetrics(const ServerConfig& config) {
   ExporterSources sources;
   sources.store = [this] { return store_->stats(); };
   sources.tenant_bytes = [this] { return store_->tenant_bytes(); };
+  sources.disks = [this] { return store_->ssd() == nullptr ? std::vector<SsdDiskStats>() : store_->ssd()->stats(); };
   sources.draining = [this] { return service_->draining(); };
   sources.service = &metrics_;
   sources.version = QUARRY_VERSION;
@@ -247,6 +266,10 @@ void Daemon::Drain() {
   sessions_->Drain();
 }
 
-bool Daemon::Idle() const { return sessions_->Idle(); }
+bool Daemon::Idle() {
+  if (!sessions_->Idle()) return false;
+  store_->SpillAll();
+  return store_->SpilledAll();
+}
 
 }  // namespace quarry::server

@@ -42,8 +42,8 @@ class Daemon {
 
   // From now on new work is refused, and health and readiness say so.
   void Drain();
-  // No request is under way.
-  bool Idle() const;
+  // After Drain: no request is under way, and what is worth keeping is kept.
+  bool Idle();
 
  private:
   Daemon() = default;

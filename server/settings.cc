@@ -31,6 +31,12 @@ constexpr int64_t kMinStreamIdleNs = 100 * kMillisecond;
 constexpr int64_t kMaxStreamIdleNs = 3'600'000 * kMillisecond;
 constexpr int64_t kMaxDrainNs = 3'600'000 * kMillisecond;
 constexpr size_t kMaxAddresses = 16;
+constexpr size_t kMaxSsdDirs = 64;
+constexpr size_t kMaxPathBytes = 4096;
+constexpr uint64_t kMinSsdBytes = 64ull << 20;
+constexpr uint64_t kMaxSsdBytes = 1ull << 50;
+constexpr uint64_t kMinExtentBytes = 4ull << 20;
+constexpr uint64_t kMaxExtentBytes = 4ull << 30;
 constexpr size_t kMaxNodeNameBytes = 253;    // as long as a host name
 constexpr size_t kMaxSocketPathBytes = 107;  // sockaddr_un's, without the final 0
 
@@ -117,6 +123,26 @@ Setting Addresses(std::string name, std::string help, Values* out) {
           }};
 }
 
+Setting Directories(std::string name, std::string help, Values* out) {
+  return {std::move(name), Setting::Kind::kList, "DIR,...", std::move(help), false, [=](const Values& values) {
+            if (values.size() > kMaxSsdDirs) {
+              return absl::InvalidArgumentError(absl::StrCat(values.size(), " directories, at most ", kMaxSsdDirs));
+            }
+            for (size_t i = 0; i < values.size(); ++i) {
+              if (values[i].empty() || values[i].size() > kMaxPathBytes) {
+                return absl::InvalidArgumentError(
+                    absl::StrCat("a path of ", values[i].size(), " bytes, not 1 to ", kMaxPathBytes));
+              }
+              if (std::find(values.begin(), values.begin() + static_cast<ptrdiff_t>(i), values[i]) !=
+                  values.begin() + static_cast<ptrdiff_t>(i)) {
+                return absl::InvalidArgumentError(absl::StrCat("\"", values[i], "\" is given twice"));
+              }
+            }
+            *out = values;
+            return absl::OkStatus();
+          }};
+}
+
 Setting Address(std::string name, std::string help, std::string* out) {
   return {std::move(name), Setting::Kind::kValue, "HOST:PORT", std::move(help), false, [=](const Values& values) {
             if (absl::StatusOr<HostPort> address = ParseHostPort(values[0]); !address.ok()) return address.status();
@@ -150,6 +176,18 @@ void AppendMemory(ServerConfig* c, std::vector<Setting>* out) {
       Number("max-lease-blocks", "Most blocks of one lease; default: 65536", &c->max_lease_blocks, 1, kMaxLeaseBlocks));
   out->push_back(Number("max-leased-blocks", "Most blocks of all leases, each counted in every one; default: 4194304",
                         &c->max_leased_blocks, 1, kMaxLeasedBlocks));
+}
+
+void AppendSsd(ServerConfig* c, std::vector<Setting>* out) {
+  out->push_back(
+      Directories("ssd-dir", "Directory on an SSD to which blocks spill, may repeat: a disk each", &c->ssd_dirs));
+  out->push_back(Size("ssd-size", "Bytes of blocks kept in each --ssd-dir", &c->ssd_bytes, kMinSsdBytes, kMaxSsdBytes));
+  out->push_back(Size("ssd-extent", "Size of the files that blocks are written to; default: chosen from --ssd-size",
+                      &c->ssd_extent_bytes, kMinExtentBytes, kMaxExtentBytes));
+  out->push_back(OneOf("ssd-io", "How SSDs are read and written; default: auto (the first of these that works)",
+                       &c->ssd_io, {"auto", "io_uring", "libaio", "threads"}));
+  out->push_back(OneOf("ssd-on-newer", "What to do where a newer version has written; default: refuse",
+                       &c->ssd_on_newer, {"refuse", "wipe"}));
 }
 
 void AppendAddresses(ServerConfig* c, std::vector<Setting>* out) {
@@ -189,6 +227,7 @@ void AppendRunning(ServerConfig* c, std::vector<Setting>* out) {
 std::vector<Setting> Settings(ServerConfig* config) {
   std::vector<Setting> settings;
   AppendMemory(config, &settings);
+  AppendSsd(config, &settings);
   AppendAddresses(config, &settings);
   AppendRunning(config, &settings);
   return settings;

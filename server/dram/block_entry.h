@@ -19,6 +19,9 @@ inline constexpr uint32_t kNoBlock = UINT32_MAX;
 inline constexpr uint32_t kNoSlot = UINT32_MAX;            // this shard is not there
 inline constexpr uint32_t kReservedSlot = UINT32_MAX - 1;  // a put of it is under way
 
+// What stands in place of a record's number: the shard is on no SSD.
+inline constexpr uint32_t kNoRecord = UINT32_MAX;
+
 struct BlockKey {
   uint16_t ns = 0;
   uint8_t group = 0;
@@ -49,7 +52,7 @@ struct BlockEntry {
   uint8_t no_ssd : 1;   // a put asked that it never be written to an SSD
   union {
     uint32_t slot;       // of the only shard
-    uint32_t* set;       // [0]: how many shards; then a slot each
+    uint32_t* set;       // [0]: how many shards; then a slot each; then a record each
     uint32_t next_free;  // when the entry is free
   };
   union {
@@ -79,7 +82,8 @@ struct BlockEntry {
 
   // A slot's number, kReservedSlot or kNoSlot for each shard.
   absl::Span<uint32_t> slots() { return many ? absl::MakeSpan(set + 1, set[0]) : absl::MakeSpan(&slot, 1); }
-  bool HasShard() const {
+  // Whether a shard of it is in memory.
+  bool HasSlot() const {
     const auto all = slots();
     return std::any_of(all.begin(), all.end(), [](uint32_t shard_slot) { return shard_slot < kReservedSlot; });
   }

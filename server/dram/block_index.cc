@@ -33,7 +33,7 @@ uint64_t RandomSeed() {
 
 uint64_t SideBytes(const BlockEntry& entry) {
   uint64_t bytes = 0;
-  if (entry.many) bytes += (1 + entry.set[0]) * sizeof(uint32_t) + kAllocationOverhead;
+  if (entry.many) bytes += (1 + 2 * entry.set[0]) * sizeof(uint32_t) + kAllocationOverhead;
   if (entry.hash_bytes > BlockEntry::kInlineHashBytes) {
     bytes += entry.hash_bytes - BlockEntry::kHeadBytes + kAllocationOverhead;
   }
@@ -85,16 +85,16 @@ absl::StatusOr<std::unique_ptr<BlockIndex>> BlockIndex::Create(uint32_t shards, 
   }
   auto entries = ReservedMemory::Create(per_shard * shards * sizeof(BlockEntry), ReservedMemory::Pages::kHuge);
   if (!entries.ok()) return entries.status();
-  auto ages = ReservedMemory::Create(per_shard * shards * sizeof(uint32_t), ReservedMemory::Pages::kHuge);
-  if (!ages.ok()) return ages.status();
+  auto sides = ReservedMemory::Create(per_shard * shards * sizeof(Side), ReservedMemory::Pages::kHuge);
+  if (!sides.ok()) return sides.status();
   const uint64_t table_size = std::bit_ceil(per_shard * kFullDenominator / kFullNumerator + 1);
   auto tables = ReservedMemory::Create(table_size * shards * sizeof(PackedBucket), ReservedMemory::Pages::kHuge);
   if (!tables.ok()) return tables.status();
   return std::unique_ptr<BlockIndex>(new BlockIndex(shards, static_cast<uint32_t>(per_shard), *std::move(entries),
-                                                    *std::move(ages), *std::move(tables)));
+                                                    *std::move(sides), *std::move(tables)));
 }
 
-BlockIndex::BlockIndex(uint32_t shards, uint32_t blocks_per_shard, ReservedMemory entries, ReservedMemory ages,
+BlockIndex::BlockIndex(uint32_t shards, uint32_t blocks_per_shard, ReservedMemory entries, ReservedMemory sides,
                        ReservedMemory tables)
     : shard_count_(shards),
       shard_mask_(shards - 1),
@@ -102,10 +102,10 @@ BlockIndex::BlockIndex(uint32_t shards, uint32_t blocks_per_shard, ReservedMemor
       blocks_per_shard_(blocks_per_shard),
       seed_(RandomSeed()),
       entry_memory_(std::move(entries)),
-      age_memory_(std::move(ages)),
+      side_memory_(std::move(sides)),
       table_memory_(std::move(tables)),
       entries_(reinterpret_cast<BlockEntry*>(entry_memory_.data())),
-      stored_at_(reinterpret_cast<uint32_t*>(age_memory_.data())),
+      sides_(reinterpret_cast<Side*>(side_memory_.data())),
       tables_(reinterpret_cast<PackedBucket*>(table_memory_.data())),
       shards_(new Shard[shards]) {
   for (uint32_t i = 0; i < shards; ++i) shards_[i].mask.store(kFirstTableSize - 1, std::memory_order_relaxed);
@@ -187,10 +187,11 @@ uint32_t BlockIndex::Insert(uint64_t hash, const BlockKey& key, uint32_t block_s
   e.removed = 0;
   e.no_ssd = 0;
   if (e.many) {
-    e.set = new uint32_t[1 + block_shards];
+    e.set = new uint32_t[1 + 2 * block_shards];
     e.set[0] = block_shards;
   }
   std::fill(e.slots().begin(), e.slots().end(), kNoSlot);
+  std::fill(records(block).begin(), records(block).end(), kNoRecord);
   if (key.hash.size() <= BlockEntry::kInlineHashBytes) {
     std::memcpy(e.hash, key.hash.data(), key.hash.size());
   } else {
@@ -273,7 +274,7 @@ uint64_t BlockIndex::memory_bytes() const {
     largest_table = std::max(largest_table, MaskOf(i) + uint64_t{1});
   }
   return bytes +
-         shard_count_ * (most_entries * (sizeof(BlockEntry) + sizeof(uint32_t)) + largest_table * sizeof(PackedBucket));
+         shard_count_ * (most_entries * (sizeof(BlockEntry) + sizeof(Side)) + largest_table * sizeof(PackedBucket));
 }
 
 }  // namespace quarry::server

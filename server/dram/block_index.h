@@ -78,7 +78,13 @@ class BlockIndex {
   BlockEntry& entry(uint32_t block) const { return entries_[block]; }
   // When its first shard was stored, as the store counts time. Guarded as entries are; beside
   // them, because lookups need it only where blocks expire.
-  uint32_t& stored_at(uint32_t block) const { return stored_at_[block]; }
+  uint32_t& stored_at(uint32_t block) const { return sides_[block].stored_at; }
+  // The number of each shard's record in the SSD tier, or kNoRecord.
+  absl::Span<uint32_t> records(uint32_t block) const {
+    BlockEntry& entry = entries_[block];
+    if (!entry.many) return absl::MakeSpan(&sides_[block].record, 1);
+    return absl::MakeSpan(entry.set + 1 + entry.set[0], entry.set[0]);
+  }
 
   // The calls below need the shard's mutex held.
   uint32_t Find(uint64_t hash, const BlockKey& key) const;
@@ -129,6 +135,10 @@ class BlockIndex {
     std::atomic<uint64_t> packed_;
   };
   static constexpr uint32_t kBucketsPerLine = 64 / sizeof(PackedBucket);
+  struct Side {
+    uint32_t stored_at;
+    uint32_t record;  // of the only shard
+  };
   struct alignas(64) Shard {
     mutable std::mutex mutex;
     // Of the table's size, a power of two. Atomic as the buckets are.
@@ -139,7 +149,7 @@ class BlockIndex {
     uint64_t side_bytes = 0;  // slot sets and long hashes
   };
 
-  BlockIndex(uint32_t shards, uint32_t blocks_per_shard, ReservedMemory entries, ReservedMemory ages,
+  BlockIndex(uint32_t shards, uint32_t blocks_per_shard, ReservedMemory entries, ReservedMemory sides,
              ReservedMemory tables);
 
   uint32_t MaskOf(uint32_t shard) const { return shards_[shard].mask.load(std::memory_order_relaxed); }
@@ -168,10 +178,10 @@ class BlockIndex {
   const uint32_t blocks_per_shard_;
   const uint64_t seed_;
   const ReservedMemory entry_memory_;
-  const ReservedMemory age_memory_;
+  const ReservedMemory side_memory_;
   const ReservedMemory table_memory_;
   BlockEntry* const entries_;
-  uint32_t* const stored_at_;
+  Side* const sides_;
   PackedBucket* const tables_;
   const std::unique_ptr<Shard[]> shards_;
 };

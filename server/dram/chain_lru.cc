@@ -180,6 +180,18 @@ void ChainLru::Insert(uint32_t block, uint32_t depth, uint32_t parent) {
   CompactLocked(2);
 }
 
+void ChainLru::Admit(uint32_t block) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if ((Entry(block).stamp & kQueuedBit) != 0) return;
+  AppendLoneLocked(block);
+  CompactLocked(1);
+}
+
+void ChainLru::SetDepth(uint32_t block, uint32_t depth) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Entry(block).depth = depth;
+}
+
 uint32_t ChainLru::Pop() {
   std::lock_guard<std::mutex> lock(mutex_);
   while (!buckets_.empty()) {

@@ -41,6 +41,8 @@ class ChainLru : public EvictionPolicy {
 
   void Touch(absl::Span<const uint32_t> chain) override;
   void Insert(uint32_t block, uint32_t depth, uint32_t parent) override;
+  void Admit(uint32_t block) override;
+  void SetDepth(uint32_t block, uint32_t depth) override;
   uint32_t Pop() override;
   bool ForgetPopped(uint32_t block) override;
   void Return(absl::Span<const uint32_t> blocks) override;

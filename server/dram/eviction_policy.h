@@ -25,6 +25,11 @@ class EvictionPolicy {
   // blocks of a chain, roots smallest. `parent`: kNoBlock when not there or not known.
   virtual void Insert(uint32_t block, uint32_t depth, uint32_t parent) = 0;
 
+  // A block whose payload is in memory again: a use, unless it is known as used already.
+  virtual void Admit(uint32_t block) = 0;
+  // Of a block that was never inserted here: what Insert would have said.
+  virtual void SetDepth(uint32_t block, uint32_t depth) = 0;
+
   // Takes out the next block to evict; kNoBlock: none is left. The caller evicts it and
   // says Forget, or keeps it and later says Return or Defer.
   virtual uint32_t Pop() = 0;

@@ -203,6 +203,11 @@ bool SlabArena::OwnsSlabs(int size_class) const {
   return class_states_[size_class].slabs != 0;
 }
 
+uint64_t SlabArena::used_bytes() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return used_bytes_;
+}
+
 SlabArena::Stats SlabArena::stats() const {
   std::lock_guard<std::mutex> lock(mutex_);
   Stats stats;

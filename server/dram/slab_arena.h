@@ -82,6 +82,7 @@ class SlabArena {
     std::vector<ClassStats> classes;  // only those with slabs
   };
   Stats stats() const;
+  uint64_t used_bytes() const;  // whole slots
   // Bytes of slots in use, by tenant index.
   std::vector<uint64_t> tenant_bytes() const;
 

@@ -36,6 +36,7 @@ class SlotRef {
   std::byte* payload() const;  // 4 KiB-aligned
   size_t capacity() const;     // bytes
   SlotHeader* header() const;
+  uint32_t id() const { return id_; }
 
   // Adopts a reference that is already counted; Release is the inverse. For the index,
   // which keeps a slot as a 32-bit id.

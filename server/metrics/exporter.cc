@@ -30,7 +30,9 @@ std::string Exporter::Text() const {
   AddNode(families, sources_);
   AddProcess(families, start_time_seconds_);
   AddService(families, *sources_.service);
-  AddStore(families, sources_.store());
+  const StoreStats store = sources_.store();
+  AddStore(families, store);
+  AddSsd(families, store, sources_.disks());
   AddTenants(families, sources_.tenant_bytes());
   std::ostringstream text;
   prometheus::TextSerializer().Serialize(text, families.all());

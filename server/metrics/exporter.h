@@ -18,6 +18,7 @@ struct ExporterSources {
   std::function<StoreStats()> store;
   std::function<std::vector<std::pair<std::string, uint64_t>>()> tenant_bytes;
   std::function<bool()> draining;
+  std::function<std::vector<SsdDiskStats>()> disks;
   const ServiceMetrics* service = nullptr;  // outlives the exporter
   std::string version;
   std::string node_name;

@@ -9,6 +9,7 @@
 #include "server/block_store.h"
 #include "server/metrics/families.h"
 #include "server/metrics/service_metrics.h"
+#include "server/ssd/ssd_disk.h"
 
 namespace quarry::server {
 
@@ -20,6 +21,8 @@ void AddProcess(Families& out, double start_time_seconds);
 void AddService(Families& out, const ServiceMetrics& service);
 // store_families.cc: lookups, puts, evictions, memory, leases.
 void AddStore(Families& out, const StoreStats& store);
+// ssd_families.cc: what lies on SSDs, and how it came there. Nothing where there are none.
+void AddSsd(Families& out, const StoreStats& store, const std::vector<SsdDiskStats>& disks);
 void AddTenants(Families& out, std::vector<std::pair<std::string, uint64_t>> tenant_bytes);
 
 }  // namespace quarry::server

@@ -1,6 +1,7 @@
 #include "server/session/get_request.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "common/checksum.h"
@@ -18,8 +19,9 @@ using transport::TransferStatus;
 // Moves a range of one slot to the client; keeps the slot from being reused.
 class GetRequest::SlotTransfer : public Transfer {
  public:
-  SlotTransfer(std::shared_ptr<GetRequest> request, const Item& item, SlotRef slot)
-      : request_(std::move(request)), slot_(std::move(slot)) {
+  // `cold_bytes`: what it counts towards kLoadAheadBytes.
+  SlotTransfer(std::shared_ptr<GetRequest> request, const Item& item, SlotRef slot, uint64_t cold_bytes)
+      : request_(std::move(request)), slot_(std::move(slot)), cold_bytes_(cold_bytes) {
     SlotHeader* header = slot_.header();
     kind = Kind::kWrite;
     id = {request_->id(), item.number};
@@ -47,6 +49,9 @@ class GetRequest::SlotTransfer : public Transfer {
   void Finish(TransferStatus status) override {
     slot_ = SlotRef();
     if (status == TransferStatus::kOk) request_->moved_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    if (cold_bytes_ != 0) {
+      request_->session().loop()->Post([request = request_, ended = cold_bytes_] { request->OnColdEnded(ended); });
+    }
     request_->OnTransferEnded(id.item, status);
   }
 
@@ -61,6 +66,7 @@ class GetRequest::SlotTransfer : public Transfer {
 
   const std::shared_ptr<GetRequest> request_;
   SlotRef slot_;
+  const uint64_t cold_bytes_;
 };
 
 GetRequest::GetRequest(std::shared_ptr<Session> session, uint64_t id, Op op, const Namespace* ns,
@@ -87,13 +93,77 @@ void GetRequest::AddOne(const Item& item, ReadResult read) {
       OnTransferEnded(item.number, TransferStatus::kCancelled);  // the range is not within the payload
     } else {
       unsubmitted_.push_back(std::make_unique<SlotTransfer>(std::static_pointer_cast<GetRequest>(shared_from_this()),
-                                                            item, std::move(read.slot)));
+                                                            item, std::move(read.slot), read.on_ssd ? stored : 0));
     }
+  } else if (read.on_ssd) {
+    cold_.push_back({item, read.payload_bytes});
   } else if (!(read.miss == MissCause::kInFlight && options_.wait_in_flight && WaitForPut(item))) {
-    misses_.missed_items.push_back(item.number);
-    misses_.causes.push_back(read.miss);
-    CloseItem();
+    Miss(item, read.miss);
   }
+}
+
+void GetRequest::Miss(const Item& item, MissCause cause) {
+  misses_.missed_items.push_back(item.number);
+  misses_.causes.push_back(cause);
+  CloseItem();
+}
+
+void GetRequest::LoadMore() {
+  std::vector<Cold> together;
+  while (!cold_.empty()) {
+    const Cold& next = cold_.front();
+    if (cold_bytes_ != 0 && cold_bytes_ + next.payload_bytes > kLoadAheadBytes) break;
+    if (!together.empty() &&
+        (together.back().item.group != next.item.group || together.back().item.shard != next.item.shard)) {
+      Load(std::exchange(together, {}));
+    }
+    cold_bytes_ += next.payload_bytes;
+    together.push_back(std::move(cold_.front()));
+    cold_.pop_front();
+  }
+  if (!together.empty()) Load(std::move(together));
+}
+
+// Of one group and shard.
+void GetRequest::Load(std::vector<Cold> items) {
+  const uint32_t group = items.front().item.group;
+  const uint32_t shard = items.front().item.shard;
+  std::string hashes;
+  for (const Cold& cold : items) hashes += cold.item.hash;
+  const auto hash_bytes = static_cast<uint32_t>(items.front().item.hash.size());
+  const size_t first = loading_.size();
+  std::move(items.begin(), items.end(), std::back_inserter(loading_));
+  // Not kept alive by the disk, which may take longer than the request.
+  const auto done = [owner = session().shared_from_this(), self = std::weak_ptr<Request>(shared_from_this()), first](
+                        size_t item, ReadResult read) {
+    owner->loop()->Post([self, index = first + item, read = std::move(read)] {
+      if (auto request = self.lock()) std::static_pointer_cast<GetRequest>(std::move(request))->OnLoaded(index, read);
+    });
+  };
+  session().service().store().Load(*ns_, group, shard, HashSpan(hashes, hash_bytes), done);
+}
+
+void GetRequest::OnLoaded(size_t loading_index, ReadResult read) {
+  const Cold cold = std::exchange(loading_[loading_index], {});
+  if (cold.item.hash.empty()) return;  // aborted meanwhile
+  if (read.slot) {
+    read.on_ssd = true;
+    AddOne(cold.item, std::move(read));
+    SubmitWithinCredit();
+    CloseItem();  // AddOne opened it once more
+    return;
+  }
+  if (read.miss != MissCause::kNone) {
+    Miss(cold.item, read.miss);
+  } else {
+    OnTransferEnded(cold.item.number, TransferStatus::kCancelled);  // no memory
+  }
+  OnColdEnded(cold.payload_bytes);
+}
+
+void GetRequest::OnColdEnded(uint64_t payload_bytes) {
+  cold_bytes_ -= payload_bytes;
+  if (!aborted_) LoadMore();
 }
 
 bool GetRequest::WaitForPut(const Item& item) {
@@ -129,6 +199,7 @@ void GetRequest::Start() {
   started_ = true;
   misses_.done = true;  // no further miss, unless a put is waited for
   session().Send(id(), std::exchange(misses_, {}));
+  LoadMore();
   SubmitWithinCredit();
   CloseItem();
 }
@@ -155,6 +226,10 @@ void GetRequest::Abort() {
   for (Item& item : waiting_) {
     if (!std::exchange(item.hash, {}).empty()) OnTransferEnded(item.number, TransferStatus::kCancelled);
   }
+  for (Cold& cold : loading_) {
+    if (!std::exchange(cold.item.hash, {}).empty()) OnTransferEnded(cold.item.number, TransferStatus::kCancelled);
+  }
+  for (const Cold& cold : std::exchange(cold_, {})) OnTransferEnded(cold.item.number, TransferStatus::kCancelled);
   for (auto& transfer : std::exchange(unsubmitted_, {})) transfer->Finish(TransferStatus::kCancelled);
   session().scheduler().Cancel(session().scheduler_id(), id());
 }

@@ -30,6 +30,8 @@ class GetRequest : public Request {
   // out. bytes = 0: to the end of the shard.
   void Add(uint32_t group, uint32_t shard, HashSpan hashes, uint64_t offset, uint64_t bytes);
   void Skip(uint32_t items) { next_item_ += items; }
+  // Until the request ends.
+  void Hold(BlockPins pins) { pins_ = std::move(pins); }
   // Answers what misses, and starts the rest.
   void Start();
 
@@ -51,7 +53,21 @@ class GetRequest : public Request {
     std::string hash;
   };
 
+  // A shard on an SSD. Loaded when its turn comes: of one request, so much is in memory, or on
+  // its way there, and not yet sent.
+  static constexpr uint64_t kLoadAheadBytes = 32 << 20;
+  struct Cold {
+    Item item;
+    uint64_t payload_bytes = 0;
+  };
+
   void AddOne(const Item& item, ReadResult read);
+  void Miss(const Item& item, MissCause cause);
+  // Starts as many loads as may be.
+  void LoadMore();
+  void Load(std::vector<Cold> items);
+  void OnLoaded(size_t loading_index, ReadResult read);
+  void OnColdEnded(uint64_t payload_bytes);
   // True: it will be read again when the put that is under way has ended.
   bool WaitForPut(const Item& item);
   void ReadAgain(size_t waiting_index);
@@ -72,7 +88,11 @@ class GetRequest : public Request {
   std::vector<Item> items_;     // as added
   std::deque<std::unique_ptr<transport::Transfer>> unsubmitted_;
   std::vector<Item> waiting_;  // for puts; hash empty: no longer
-  wire::GetProgress misses_;   // not yet sent
+  std::deque<Cold> cold_;      // not yet asked for
+  std::vector<Cold> loading_;  // asked for; hash empty: no longer
+  uint64_t cold_bytes_ = 0;    // of those that were asked for and have not ended
+  BlockPins pins_;
+  wire::GetProgress misses_;  // not yet sent
   std::atomic<uint64_t> moved_bytes_{0};
   // Items that are neither missed nor ended, and one for Start itself.
   std::atomic<uint32_t> open_items_{1};

@@ -115,6 +115,7 @@ void Session::StartFetch(uint64_t request, const Namespace& ns, const wire::Fetc
     }
     get->Skip(static_cast<uint32_t>(chain.hashes.size() - end) * shards);
   }
+  get->Hold(std::move(match->pins));
   wire::MatchReply reply = ReplyOf(*match);
   reply.fetched_blocks = UsableBlocks(*match);
   Send(request, std::move(reply));

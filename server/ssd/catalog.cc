@@ -82,6 +82,19 @@ absl::Status Catalog::ForEachRecord(const std::function<void(const CatalogRecord
   }
 }
 
+absl::Status Catalog::ForEachRecordOf(uint32_t extent, const std::function<void(const CatalogRecord&)>& visit) const {
+  const std::unique_ptr<rocksdb::Iterator> it(
+      impl_->db->NewIterator(ScanOptions(), impl_->family(CatalogFamily::kBlocks)));
+  for (it->Seek(NumberKey(extent)); it->Valid(); it->Next()) {
+    if (AsView(it->key()).substr(0, sizeof extent) != NumberKey(extent)) break;
+    const std::optional<CatalogRecord> record = DecodeRecord(AsView(it->key()), AsView(it->value()));
+    if (!record)
+      return absl::DataLossError(absl::StrCat(impl_->dir, ": a record of extent ", extent, " is unreadable"));
+    visit(*record);
+  }
+  return ToStatus(it->status(), impl_->dir);
+}
+
 absl::Status Catalog::Commit(CatalogBatch* batch, bool sync) {
   const CatalogBatch taken = std::exchange(*batch, CatalogBatch());
   if (impl_->read_only) return absl::FailedPreconditionError(absl::StrCat(impl_->dir, ": opened to read only"));

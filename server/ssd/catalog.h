@@ -124,6 +124,9 @@ class Catalog {
   absl::Status ForEachExtent(const std::function<void(CatalogExtent)>& visit, uint64_t* unreadable) const;
   absl::Status ForEachRecord(const std::function<void(const CatalogRecord&)>& visit, uint64_t* unreadable) const;
 
+  // Those of one extent. Fails where one cannot be read.
+  absl::Status ForEachRecordOf(uint32_t extent, const std::function<void(const CatalogRecord&)>& visit) const;
+
   // Atomic. `sync`: on the disk when it returns, with all that was committed before. The batch is
   // empty afterwards in any case. ResourceExhausted: no space; FailedPrecondition: read_only.
   absl::Status Commit(CatalogBatch* batch, bool sync);

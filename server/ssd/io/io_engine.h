@@ -9,8 +9,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
-#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -27,7 +27,7 @@ struct IoRequest {
   uint64_t offset = 0;  // bytes
   // Where the bytes go or come from, in order; at most IOV_MAX. The memory is the caller's
   // and stays until `done`.
-  absl::InlinedVector<iovec, 4> parts;
+  std::vector<iovec> parts;
   // Called once, on a thread of the engine: bytes moved, which may be fewer than asked for,
   // or -errno. Must not block; may submit.
   std::function<void(int64_t)> done;

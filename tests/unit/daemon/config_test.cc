@@ -259,12 +259,12 @@ TEST_F(ConfigTest, TheSocketIsWhereSettingsOrSystemSay) {
 
 TEST(PlanMemoryTest, ReservesAShareAndAtLeast64MiB) {
   for (const uint64_t total : {kMinMemoryBytes, uint64_t{1} << 30, uint64_t{100} << 30}) {
-    const MemoryPlan plan = PlanMemory(total);
+    const MemoryPlan plan = PlanMemory(total, 0);
     EXPECT_EQ(plan.arena_bytes + plan.reserve_bytes, total);
     EXPECT_GE(plan.reserve_bytes, 64u << 20);
     EXPECT_GE(plan.reserve_bytes, total / 100 * 6);
   }
-  EXPECT_EQ(PlanMemory(kMinMemoryBytes).arena_bytes, 64u << 20);
+  EXPECT_EQ(PlanMemory(kMinMemoryBytes, 0).arena_bytes, 64u << 20);
 }
 
 }  // namespace

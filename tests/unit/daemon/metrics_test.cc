@@ -53,6 +53,7 @@ class ExporterTest : public testing::Test {
  protected:
   std::string Text() {
     ExporterSources sources;
+    sources.disks = [] { return std::vector<SsdDiskStats>(); };
     sources.store = [this] { return store_; };
     sources.tenant_bytes = [this] { return tenants_; };
     sources.draining = [this] { return draining_; };

@@ -25,7 +25,7 @@ IoRequest MakeRequest(IoRequest::Kind kind, int fd, uint64_t offset, const std::
   return {.kind = kind,
           .fd = fd,
           .offset = offset,
-          .parts = absl::InlinedVector<iovec, 4>(parts.begin(), parts.end()),
+          .parts = std::vector<iovec>(parts.begin(), parts.end()),
           .done = std::move(done)};
 }
 

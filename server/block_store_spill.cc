@@ -1,0 +1,141 @@
+// Write-behind: cold blocks are written to the SSDs before their memory is needed, so that
+// making room takes no time. The policy gives its coldest block; once it is on an SSD it waits
+// in ready_ until its slots are wanted. A block that is used meanwhile is in the policy again,
+// and merely need not be written a second time.
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "server/block_store_impl.h"
+
+namespace quarry::server {
+namespace {
+
+// So much of the arena is kept free, or can be given away at once.
+constexpr uint64_t kReadyShare = 16;
+// Written together: a span's blocks lie together.
+constexpr uint64_t kBatchBytes = 16 << 20;
+constexpr size_t kBatchBlocks = 512;
+constexpr std::chrono::milliseconds kLookEvery{5};
+
+}  // namespace
+
+void BlockStoreImpl::SpillLoop() {
+  while (!spill_stopping_.load(std::memory_order_relaxed)) {
+    if (!WantsSpill() || !ssd_->CanWrite()) {
+      std::this_thread::sleep_for(kLookEvery);
+      continue;
+    }
+    bool nothing_left = false;
+    std::vector<SpillItem> items = NextSpill(&nothing_left);
+    if (!items.empty()) ssd_->Write(std::move(items));
+    if (!nothing_left) continue;
+    if (spill_all_.load(std::memory_order_relaxed)) {
+      ssd_->Flush();
+      spilled_all_.store(true);
+    }
+    std::this_thread::sleep_for(kLookEvery);
+  }
+}
+
+void BlockStoreImpl::SpillAll() { spill_all_.store(true); }
+
+bool BlockStoreImpl::SpilledAll() const { return ssd_ == nullptr || spilled_all_.load() || !ssd_->CanWrite(); }
+
+bool BlockStoreImpl::WantsSpill() const {
+  if (spill_all_.load(std::memory_order_relaxed)) return !spilled_all_.load(std::memory_order_relaxed);
+  const uint64_t arena_bytes = arena_->memory().size();
+  const uint64_t used_bytes = arena_->used_bytes();
+  uint64_t wanted = arena_bytes / kReadyShare;
+  uint64_t available = arena_bytes - used_bytes + spilling_bytes_.load(std::memory_order_relaxed);
+  {
+    std::lock_guard<std::mutex> lock(ready_mutex_);
+    available += ready_bytes_;
+    wanted += waiting_bytes_;
+  }
+  return available < wanted;
+}
+
+std::vector<SpillItem> BlockStoreImpl::NextSpill(bool* nothing_left) {
+  std::vector<SpillItem> items;
+  uint64_t bytes = 0;
+  bool any_ready = false;
+  for (size_t blocks = 0; blocks < kBatchBlocks && bytes < kBatchBytes; ++blocks) {
+    const uint32_t block = policy_->Pop();
+    if (block == kNoBlock) {
+      *nothing_left = true;
+      break;
+    }
+    uint64_t slot_bytes;
+    Popped popped;
+    {
+      std::lock_guard<std::mutex> lock(MutexOf(block));
+      popped = GatherLocked(block, &items);
+      slot_bytes = popped == Popped::kPassedOver ? 0 : SlotBytesLocked(index_->entry(block));
+    }
+    if (popped == Popped::kReady) PushReady(block, slot_bytes);
+    if (popped == Popped::kReady) any_ready = true;
+    if (popped == Popped::kSpill) bytes += slot_bytes;
+  }
+  if (any_ready) ServeWaitingLoads();
+  // The policy gives a chain's end first; on the disk its blocks lie in order.
+  std::reverse(items.begin(), items.end());
+  for (const SpillItem& item : items) spilling_bytes_.fetch_add(item.slot.capacity(), std::memory_order_relaxed);
+  return items;
+}
+
+BlockStoreImpl::Popped BlockStoreImpl::GatherLocked(uint32_t block, std::vector<SpillItem>* items) {
+  BlockEntry& entry = index_->entry(block);
+  if (entry.hash_bytes == 0 || entry.removed || !entry.HasSlot()) {
+    policy_->Forget(block);
+    return Popped::kPassedOver;
+  }
+  if ((entry.pins != 0 || entry.leases != 0) && !spill_all_.load(std::memory_order_relaxed)) {
+    entry.parked = 1;
+    return Popped::kPassedOver;
+  }
+  if (IsInUseLocked(entry)) {
+    policy_->Defer(block);
+    return Popped::kPassedOver;
+  }
+  const Namespace* ns = uses_[entry.ns].ns.load(std::memory_order_relaxed);
+  if (entry.no_ssd || IsOnSsdLocked(block) || !IsComplete(StateLocked(block)) || events_.IsCleared(entry.ns)) {
+    return Popped::kReady;
+  }
+  char buffer[kMaxHashBytes];
+  const absl::string_view hash = entry.Hash(buffer);
+  const absl::Span<const uint32_t> records = index_->records(block);
+  for (uint32_t shard = static_cast<uint32_t>(records.size()); shard-- > 0;) {
+    const uint32_t slot = entry.slots()[shard];
+    if (slot == kNoSlot || records[shard] != kNoRecord) continue;
+    SpillItem& item = items->emplace_back();
+    item.ns = ns;
+    item.ns_index = entry.ns;
+    item.group = entry.group;
+    item.shard = static_cast<uint16_t>(shard);
+    item.hash = std::string(hash);
+    item.depth = policy_->DepthOf(block);
+    item.stored_at_ms = WallMs(index_->stored_at(block));
+    item.block = block;
+    item.slot = arena_->Share(slot);
+  }
+  return Popped::kSpill;
+}
+
+void BlockStoreImpl::PushReady(uint32_t block, uint64_t bytes) {
+  std::lock_guard<std::mutex> lock(ready_mutex_);
+  ready_.push_back({block, bytes});
+  ready_bytes_ += bytes;
+}
+
+uint32_t BlockStoreImpl::PopReady() {
+  if (ssd_ == nullptr) return kNoBlock;
+  std::lock_guard<std::mutex> lock(ready_mutex_);
+  if (ready_.empty()) return kNoBlock;
+  const Ready ready = ready_.front();
+  ready_.pop_front();
+  ready_bytes_ -= ready.bytes;
+  return ready.block;
+}
+
+}  // namespace quarry::server

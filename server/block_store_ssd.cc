@@ -1,0 +1,388 @@
+// Blocks on SSDs: reading them, and what the tier asks about them.
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+
+#include "server/block_store_impl.h"
+
+namespace quarry::server {
+namespace {
+
+// A load waits so long for blocks to get to an SSD rather than be lost for it.
+constexpr int64_t kLongestWaitForRoomNs = 250 * kNsPerMs;
+
+uint64_t LoadKey(uint32_t block, uint32_t shard) { return uint64_t{block} << 32 | shard; }
+
+int64_t WallNowMs() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+// A disk that fails is lost with what it holds; bytes that are not what they were are said to be so.
+MissCause CauseOfLoss(SsdRead::Outcome outcome) {
+  return outcome == SsdRead::Outcome::kCorrupt ? MissCause::kCorrupt : MissCause::kNodeLost;
+}
+
+}  // namespace
+
+// ------------------------------------------------------------ at the start
+
+absl::Status BlockStoreImpl::OpenSsd(const SsdTierOptions& options, NamespaceRegistry* namespaces) {
+  auto tier = SsdTier::Open(options, this, clock_);
+  if (!tier.ok()) return tier.status();
+  ssd_ = *std::move(tier);
+  const auto know = [&](const CatalogNamespace& known) -> std::optional<RecordLog::Contents> {
+    const auto opened = namespaces->Open(known.tenant, known.name, known.spec, false, known.ttl_ms);
+    if (!opened.ok()) return std::nullopt;
+    const auto index = static_cast<uint16_t>(opened->ns->index);
+    uses_[index].ns.store(opened->ns, std::memory_order_relaxed);
+    if (known.ttl_ms != 0) ExpectExpiry();
+    return RecordLog::Contents{index, opened->ns};
+  };
+  const absl::Status status =
+      ssd_->Recover(know, [this](uint16_t ns_index, const CatalogRecord& record, const RecordPlace& place) {
+        return RestoreRecord(ns_index, record, place);
+      });
+  if (!status.ok()) return status;
+  ssd_->Start();
+  spiller_ = std::thread([this] { SpillLoop(); });
+  return absl::OkStatus();
+}
+
+bool BlockStoreImpl::RestoreRecord(uint16_t ns_index, const CatalogRecord& record, const RecordPlace& place) {
+  const ModelSpec& spec = uses_[ns_index].ns.load(std::memory_order_relaxed)->spec;
+  if (record.group >= spec.groups.size() || record.shard >= spec.groups[record.group].shards) return false;
+  if (record.hash.size() != spec.hash_bytes) return false;
+  const BlockKey key{ns_index, record.group, record.hash};
+  const uint64_t hash = index_->Hash(key);
+  std::lock_guard<std::mutex> lock(index_->mutex(index_->ShardOf(hash)));
+  uint32_t block = index_->Find(hash, key);
+  if (block == kNoBlock) {
+    block = index_->Insert(hash, key, spec.groups[record.group].shards);
+    if (block == kNoBlock) return false;
+    policy_->SetDepth(block, record.depth);
+  }
+  uint32_t& number = index_->records(block)[record.shard];
+  if (number != kNoRecord) return false;
+  const bool first = ShardsLocked(block) == 0;
+  number = ssd_->records().Add(place, record.payload_bytes);
+  if (number == kNoRecord) {
+    if (first) {
+      index_->Unlink(block);
+      FreeLocked(block);
+    }
+    return false;
+  }
+  uses_[ns_index].payload_bytes.fetch_add(record.payload_bytes, std::memory_order_relaxed);
+  if (first) {
+    const int64_t age_ms = std::max<int64_t>(0, WallNowMs() - record.stored_at_ms);
+    index_->stored_at(block) = NowInAgeUnits() - static_cast<uint32_t>(age_ms / BlockStore::kAgeUnitMs);
+    blocks_.fetch_add(1, std::memory_order_relaxed);
+    uses_[ns_index].blocks.fetch_add(1, std::memory_order_relaxed);
+  }
+  if (StateLocked(block) == BlockState::kSsd) {
+    complete_blocks_.fetch_add(1, std::memory_order_relaxed);
+    ssd_blocks_.fetch_add(1, std::memory_order_relaxed);
+  }
+  return true;
+}
+
+int64_t BlockStoreImpl::WallMs(uint32_t stored_at) const {
+  return WallNowMs() - int64_t{NowInAgeUnits() - stored_at} * BlockStore::kAgeUnitMs;
+}
+
+// ------------------------------------------------------------ loading
+
+void BlockStoreImpl::Load(const Namespace& ns, uint32_t group, uint32_t shard, HashSpan hashes, const LoadDone& done) {
+  BlockBatch batch(index_.get(), static_cast<uint16_t>(ns.index));
+  batch.Add(static_cast<uint8_t>(group), hashes);
+  const auto shared_done = std::make_shared<const LoadDone>(done);
+  const Lifetime lifetime = LifetimeOf(ns);
+  std::vector<std::pair<size_t, ReadResult>> known;
+  std::vector<Loading> started;
+  index_->Visit(&batch, [&](uint32_t item, uint32_t block) {
+    ReadResult result;
+    if (block == kNoBlock || IsOverLocked(block, lifetime)) {
+      result.miss = ghosts_.Recall(batch.hash(item));
+      known.emplace_back(item, std::move(result));
+      return;
+    }
+    BlockEntry& entry = index_->entry(block);
+    const uint32_t slot = entry.slots()[shard];
+    const uint32_t record = index_->records(block)[shard];
+    if (slot < kReservedSlot) {
+      result.slot = arena_->Share(slot);
+      known.emplace_back(item, std::move(result));
+    } else if (record == kNoRecord) {
+      result.miss = slot == kReservedSlot ? MissCause::kInFlight : MissCause::kIncomplete;
+      known.emplace_back(item, std::move(result));
+    } else {
+      std::vector<LoadCall>& calls = loads_[index_->ShardOfBlock(block)][LoadKey(block, shard)];
+      calls.push_back({shared_done, item});
+      if (calls.size() != 1) return;
+      ++entry.pins;
+      const RecordTable::Record& stored = ssd_->records().At(record);
+      ssd_->BeginRead(stored.place);
+      Loading& loading = started.emplace_back();
+      loading.read = {stored.place,
+                      ns.id,
+                      static_cast<uint8_t>(group),
+                      static_cast<uint16_t>(shard),
+                      std::string(hashes[item]),
+                      stored.payload_bytes,
+                      SlotRef(),
+                      [this, block, shard](SsdRead::Outcome outcome, SlotRef read) {
+                        OnLoaded(block, shard, outcome, std::move(read));
+                      }};
+      loading.size_class = arena_->size_classes().ClassOf(stored.payload_bytes);
+      loading.use = {block, ns.tenant_index, stored.payload_bytes};
+    }
+  });
+  for (auto& [item, result] : known) {
+    if (!result.slot) CountMiss(result.miss);
+    done(item, std::move(result));
+  }
+  StartLoads(std::move(started));
+}
+
+void BlockStoreImpl::StartLoads(std::vector<Loading> loads) {
+  std::vector<SsdRead> reads;
+  for (Loading& loading : loads) {
+    loading.since_ns = clock_->NowNs();
+    loading.read.to = RoomForLoad(loading.size_class, loading.use);
+    if (loading.read.to) {
+      reads.push_back(std::move(loading.read));
+      continue;
+    }
+    std::lock_guard<std::mutex> lock(ready_mutex_);
+    waiting_bytes_ += arena_->size_classes().slot_bytes(loading.size_class);
+    waiting_loads_.push_back(std::move(loading));
+  }
+  if (!reads.empty()) ssd_->Read(std::move(reads));
+}
+
+void BlockStoreImpl::ServeWaitingLoads() {
+  std::vector<SsdRead> reads;
+  while (true) {
+    Loading loading;
+    {
+      std::lock_guard<std::mutex> lock(ready_mutex_);
+      if (waiting_loads_.empty()) break;
+      loading = std::move(waiting_loads_.front());
+      waiting_loads_.pop_front();
+    }
+    const uint64_t bytes = arena_->size_classes().slot_bytes(loading.size_class);
+    loading.read.to = RoomForLoad(loading.size_class, loading.use);
+    const bool waited = clock_->NowNs() - loading.since_ns >= kLongestWaitForRoomNs || !ssd_->CanWrite();
+    if (!loading.read.to && waited) loading.read.to = MakeRoom(loading.size_class, loading.use);
+    if (!loading.read.to && !waited) {
+      std::lock_guard<std::mutex> lock(ready_mutex_);
+      waiting_loads_.push_front(std::move(loading));
+      break;
+    }
+    {
+      std::lock_guard<std::mutex> lock(ready_mutex_);
+      waiting_bytes_ -= bytes;
+    }
+    if (loading.read.to) {
+      reads.push_back(std::move(loading.read));
+    } else {
+      ssd_->EndRead(loading.read.place);
+      loading.read.done(SsdRead::Outcome::kNoMemory, SlotRef());
+    }
+  }
+  if (!reads.empty()) ssd_->Read(std::move(reads));
+}
+
+std::vector<BlockStoreImpl::LoadCall> BlockStoreImpl::TakeLoadsLocked(uint32_t block, uint32_t shard) {
+  auto& loads = loads_[index_->ShardOfBlock(block)];
+  auto node = loads.extract(LoadKey(block, shard));
+  return std::move(node.mapped());
+}
+
+void BlockStoreImpl::OnLoaded(uint32_t block, uint32_t shard, SsdRead::Outcome outcome, SlotRef slot) {
+  const bool good = outcome == SsdRead::Outcome::kGood;
+  Leftovers leftovers;
+  Blocks returned;
+  std::vector<LoadCall> calls;
+  ReadResult result;
+  bool kept = false;
+  {
+    std::lock_guard<std::mutex> lock(MutexOf(block));
+    BlockEntry& entry = index_->entry(block);
+    calls = TakeLoadsLocked(block, shard);
+    uint32_t& own = entry.slots()[shard];
+    const uint32_t record = index_->records(block)[shard];
+    if (good) {
+      result.slot = slot;
+      kept = entry.removed == 0 && own == kNoSlot && record != kNoRecord;
+      if (kept) {
+        own = slot.Release();
+        ssd_->records().At(record).used_at = UseTimeNow(*clock_);
+        if (StateLocked(block) == BlockState::kDram) ssd_blocks_.fetch_sub(1, std::memory_order_relaxed);
+        if (entry.leases != 0) {
+          leased_bytes_.fetch_add(static_cast<int64_t>(arena_->SlotBytes(own)), std::memory_order_relaxed);
+        }
+      }
+    } else if (outcome != SsdRead::Outcome::kNoMemory) {
+      result.miss = CauseOfLoss(outcome);
+      if (outcome == SsdRead::Outcome::kCorrupt) corrupt_blocks_.fetch_add(1, std::memory_order_relaxed);
+      if (entry.removed == 0 && record != kNoRecord) LoseRecordLocked(block, shard, result.miss, &leftovers);
+    }
+    // The pin goes only after the policy knows the block, below.
+  }
+  if (kept) policy_->Admit(block);
+  {
+    std::lock_guard<std::mutex> lock(MutexOf(block));
+    UnpinLocked(block, &returned);
+  }
+  policy_->Return(returned);
+  Drop(&leftovers);
+  CountLoad(result);
+  if (good && !kept) passed_through_.fetch_add(1, std::memory_order_relaxed);
+  for (const LoadCall& call : calls) {
+    if (result.miss != MissCause::kNone) CountMiss(result.miss);
+    (*call.done)(call.item, result);
+  }
+}
+
+void BlockStoreImpl::CountLoad(const ReadResult& result) {
+  if (!result.slot) {
+    loads_failed_.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  loads_good_.fetch_add(1, std::memory_order_relaxed);
+  loaded_bytes_.fetch_add(result.slot.header()->payload_bytes, std::memory_order_relaxed);
+}
+
+// ------------------------------------------------------------ records of a block
+
+bool BlockStoreImpl::IsOnSsdLocked(uint32_t block) const {
+  if (ssd_ == nullptr) return false;
+  const absl::Span<const uint32_t> slots = static_cast<const BlockEntry&>(index_->entry(block)).slots();
+  const absl::Span<const uint32_t> records = index_->records(block);
+  for (size_t shard = 0; shard < slots.size(); ++shard) {
+    if (slots[shard] != kNoSlot && records[shard] == kNoRecord) return false;
+  }
+  return true;
+}
+
+void BlockStoreImpl::UseRecordsLocked(uint32_t block) {
+  const UseTime now = UseTimeNow(*clock_);
+  for (uint32_t record : index_->records(block)) {
+    if (record != kNoRecord) ssd_->records().At(record).used_at = now;
+  }
+}
+
+void BlockStoreImpl::DropRecordsLocked(uint32_t block) {
+  for (uint32_t& record : index_->records(block)) {
+    if (record != kNoRecord) ssd_->Drop(std::exchange(record, kNoRecord));
+  }
+}
+
+void BlockStoreImpl::LoseRecordLocked(uint32_t block, uint32_t shard, MissCause cause, Leftovers* leftovers) {
+  if (index_->entry(block).slots()[shard] == kNoSlot) {
+    RemoveLocked(block, cause, leftovers);
+    return;
+  }
+  ssd_->Drop(std::exchange(index_->records(block)[shard], kNoRecord));
+}
+
+uint32_t* BlockStoreImpl::FindRecordLocked(const ShardKey& key, const RecordPlace& place, uint32_t* block) {
+  const BlockKey block_key{key.ns, key.group, key.hash};
+  *block = index_->Find(index_->Hash(block_key), block_key);
+  if (*block == kNoBlock) return nullptr;
+  const absl::Span<uint32_t> records = index_->records(*block);
+  if (key.shard >= records.size()) return nullptr;
+  uint32_t* record = &records[key.shard];
+  if (*record == kNoRecord || ssd_->records().At(*record).place != place) return nullptr;
+  return record;
+}
+
+bool BlockStoreImpl::OnWritten(const SpillItem& item, uint32_t record) {
+  spilling_bytes_.fetch_sub(item.slot.capacity(), std::memory_order_relaxed);
+  uint64_t ready_bytes = 0;
+  {
+    std::lock_guard<std::mutex> lock(MutexOf(item.block));
+    const BlockEntry& entry = index_->entry(item.block);
+    if (entry.hash_bytes == 0 || entry.removed) return false;
+    // The slot is held for the writing: whoever has its number has these bytes.
+    const absl::Span<const uint32_t> slots = entry.slots();
+    if (item.shard >= slots.size() || slots[item.shard] != item.slot.id()) return false;
+    uint32_t& own = index_->records(item.block)[item.shard];
+    if (own != kNoRecord) return false;
+    own = record;
+    if (IsOnSsdLocked(item.block)) ready_bytes = SlotBytesLocked(entry);
+  }
+  if (ready_bytes != 0) {
+    PushReady(item.block, ready_bytes);
+    ServeWaitingLoads();
+  }
+  return true;
+}
+
+// It goes when its turn comes, or is used before and tried again.
+void BlockStoreImpl::OnWriteFailed(const SpillItem& item) {
+  spilling_bytes_.fetch_sub(item.slot.capacity(), std::memory_order_relaxed);
+  PushReady(item.block, item.slot.capacity());
+}
+
+SsdOwner::Fate BlockStoreImpl::OnReclaim(const ShardKey& key, const RecordPlace& place, UseTime used_since) {
+  Leftovers leftovers;
+  {
+    const BlockKey block_key{key.ns, key.group, key.hash};
+    std::lock_guard<std::mutex> lock(index_->mutex(index_->ShardOf(index_->Hash(block_key))));
+    uint32_t block;
+    uint32_t* record = FindRecordLocked(key, place, &block);
+    if (record == nullptr) return Fate::kGone;
+    const BlockEntry& entry = index_->entry(block);
+    if (entry.slots()[key.shard] < kReservedSlot) {
+      // In memory: written again when it is cold.
+      ssd_->Drop(std::exchange(*record, kNoRecord));
+      return Fate::kGone;
+    }
+    const UseTime used_at = ssd_->records().At(*record).used_at;
+    if (entry.pins != 0 || entry.leases != 0 || (used_at != 0 && IsLater(used_at, used_since))) return Fate::kKeep;
+    RemoveLocked(block, MissCause::kEvicted, &leftovers);
+  }
+  Drop(&leftovers);
+  return Fate::kGone;
+}
+
+bool BlockStoreImpl::OnMoved(const ShardKey& key, const RecordPlace& from, const RecordPlace& to) {
+  const BlockKey block_key{key.ns, key.group, key.hash};
+  std::lock_guard<std::mutex> lock(index_->mutex(index_->ShardOf(index_->Hash(block_key))));
+  uint32_t block;
+  const uint32_t* record = FindRecordLocked(key, from, &block);
+  if (record == nullptr) return false;
+  RecordTable::Record& moved = ssd_->records().At(*record);
+  moved.place = to;
+  moved.used_at = 0;
+  return true;
+}
+
+void BlockStoreImpl::OnLost(const ShardKey& key, const RecordPlace& place) {
+  Leftovers leftovers;
+  {
+    const BlockKey block_key{key.ns, key.group, key.hash};
+    std::lock_guard<std::mutex> lock(index_->mutex(index_->ShardOf(index_->Hash(block_key))));
+    uint32_t block;
+    if (FindRecordLocked(key, place, &block) == nullptr) return;
+    LoseRecordLocked(block, key.shard, MissCause::kNodeLost, &leftovers);
+  }
+  Drop(&leftovers);
+}
+
+// ------------------------------------------------------------ the public class
+
+void BlockStore::Load(const Namespace& ns, uint32_t group, uint32_t shard, HashSpan hashes, LoadDone done) {
+  impl_->Load(ns, group, shard, hashes, done);
+}
+absl::Status BlockStore::OpenSsd(const SsdTierOptions& options, NamespaceRegistry* namespaces) {
+  return impl_->OpenSsd(options, namespaces);
+}
+SsdTier* BlockStore::ssd() const { return impl_->ssd(); }
+void BlockStore::SpillAll() { impl_->SpillAll(); }
+bool BlockStore::SpilledAll() const { return impl_->SpilledAll(); }
+
+}  // namespace quarry::server

@@ -1,0 +1,151 @@
+#include "server/ssd/record_reader.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <tuple>
+#include <utility>
+
+#include "server/ssd/aligned_buffer.h"
+#include "server/ssd/record_header.h"
+
+namespace quarry::server {
+namespace {
+
+// Neighbours are read together up to this size.
+constexpr uint64_t kMaxRunBytes = 2 << 20;
+constexpr size_t kMaxRunRecords = 128;
+
+uint64_t EndPage(const SsdRead& read) { return read.place.page + RecordBytes(read.payload_bytes) / kPageBytes; }
+
+}  // namespace
+
+// Records that lie one behind the other.
+struct RecordReader::Run {
+  std::vector<SsdRead> reads;
+  AlignedBuffer headers;
+};
+
+RecordReader::RecordReader(ExtentSet* extents, const Catalog* catalog, IoQueue* io)
+    : extents_(extents), catalog_(catalog), io_(io), inline_reader_([this] { InlineLoop(); }) {}
+
+RecordReader::~RecordReader() {
+  io_->Drain();
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+  }
+  inline_reader_.join();
+}
+
+void RecordReader::Read(std::vector<SsdRead> reads) {
+  std::sort(reads.begin(), reads.end(), [](const SsdRead& a, const SsdRead& b) {
+    return std::tie(a.place.extent, a.place.page) < std::tie(b.place.extent, b.place.page);
+  });
+  std::vector<SsdRead> run;
+  uint64_t run_bytes = 0;
+  for (SsdRead& read : reads) {
+    if (read.place.inlined != 0) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      inline_reads_.push_back(std::move(read));
+      changed_.notify_all();
+      continue;
+    }
+    const uint64_t bytes = RecordBytes(read.payload_bytes);
+    const bool joins = !run.empty() && run.back().place.extent == read.place.extent &&
+                       EndPage(run.back()) == read.place.page && run_bytes + bytes <= kMaxRunBytes &&
+                       run.size() < kMaxRunRecords;
+    if (!joins && !run.empty()) Submit(std::exchange(run, {}));
+    run_bytes = joins ? run_bytes + bytes : bytes;
+    run.push_back(std::move(read));
+  }
+  if (!run.empty()) Submit(std::move(run));
+}
+
+void RecordReader::Submit(std::vector<SsdRead> reads) {
+  auto run = std::make_shared<Run>();
+  run->reads = std::move(reads);
+  uint64_t header_bytes = 0;
+  for (const SsdRead& read : run->reads) header_bytes += RecordHeaderBytes(read.payload_bytes);
+  run->headers = AlignedBuffer(header_bytes);
+
+  IoRequest request;
+  request.kind = IoRequest::Kind::kRead;
+  request.fd = extents_->Find(run->reads.front().place.extent)->fd.get();
+  request.offset = run->reads.front().place.page * kPageBytes;
+  std::byte* header = run->headers.data();
+  for (const SsdRead& read : run->reads) {
+    const uint64_t bytes = RecordHeaderBytes(read.payload_bytes);
+    request.parts.push_back({header, bytes});
+    request.parts.push_back({read.to.payload(), InWholePages(read.payload_bytes)});
+    header += bytes;
+  }
+  request.done = [this, run](int64_t result) {
+    const std::byte* next = run->headers.data();
+    for (SsdRead& read : run->reads) {
+      const uint64_t bytes = RecordHeaderBytes(read.payload_bytes);
+      Finish(&read, {next, bytes}, result < 0);
+      next += bytes;
+    }
+  };
+  io_->Submit(std::move(request));
+}
+
+bool RecordReader::IsGood(const SsdRead& read, absl::Span<const std::byte> header) const {
+  RecordHeader expected;
+  expected.identity = {read.namespace_id, read.group, read.shard, read.hash};
+  expected.generation = extents_->Find(read.place.extent)->generation;
+  expected.payload_bytes = read.payload_bytes;
+  uint64_t root;
+  absl::Span<const uint64_t> sums;
+  if (!RecordHolds(header, read.to.payload(), expected, &root, &sums)) return false;
+  SlotHeader& slot = *read.to.header();
+  slot.root = root;
+  slot.payload_bytes = read.payload_bytes;
+  std::copy(sums.begin(), sums.end(), slot.sums);
+  return true;
+}
+
+void RecordReader::Finish(SsdRead* read, absl::Span<const std::byte> header, bool io_error) {
+  auto outcome = SsdRead::Outcome::kGood;
+  if (io_error) {
+    outcome = SsdRead::Outcome::kIoError;
+    errors_.fetch_add(1, std::memory_order_relaxed);
+  } else if (!IsGood(*read, header)) {
+    outcome = SsdRead::Outcome::kCorrupt;
+    corrupt_.fetch_add(1, std::memory_order_relaxed);
+  } else {
+    records_.fetch_add(1, std::memory_order_relaxed);
+    bytes_.fetch_add(read->payload_bytes, std::memory_order_relaxed);
+  }
+  extents_->Find(read->place.extent)->readers.fetch_sub(1);
+  read->done(outcome, std::move(read->to));
+}
+
+void RecordReader::InlineLoop() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stopping_ || !inline_reads_.empty(); });
+    if (inline_reads_.empty()) return;
+    SsdRead read = std::move(inline_reads_.front());
+    inline_reads_.pop_front();
+    lock.unlock();
+    ReadInline(&read);
+    lock.lock();
+  }
+}
+
+void RecordReader::ReadInline(SsdRead* read) {
+  const absl::StatusOr<std::string> stored = catalog_->ReadPayload(read->place.extent, read->place.page);
+  const uint64_t header_bytes = RecordHeaderBytes(read->payload_bytes);
+  if (!stored.ok() || stored->size() != header_bytes + read->payload_bytes) {
+    return Finish(read, {}, !stored.ok() && !absl::IsNotFound(stored.status()));
+  }
+  AlignedBuffer header(header_bytes);
+  std::memcpy(header.data(), stored->data(), header_bytes);
+  std::memcpy(read->to.payload(), stored->data() + header_bytes, read->payload_bytes);
+  Finish(read, {header.data(), header_bytes}, false);
+}
+
+}  // namespace quarry::server

@@ -1,0 +1,68 @@
+// The SSD tier: all disks of a node, and the table of what lies on them.
+#ifndef QUARRY_SERVER_SSD_SSD_TIER_H_
+#define QUARRY_SERVER_SSD_SSD_TIER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "server/ssd/record_table.h"
+#include "server/ssd/ssd_disk.h"
+#include "server/ssd/ssd_owner.h"
+
+namespace quarry::server {
+
+struct SsdTierOptions {
+  std::vector<std::string> dirs;  // each a disk
+  SsdDiskOptions disk;            // of each; dir and number are set here
+  uint32_t max_records = 0;       // of all disks; bounds the memory that finds them
+};
+
+// Thread-safe.
+class SsdTier {
+ public:
+  // InvalidArgument, FailedPrecondition and others name the directory. Owner and clock
+  // outlive it.
+  static absl::StatusOr<std::unique_ptr<SsdTier>> Open(const SsdTierOptions& options, SsdOwner* owner, Clock* clock);
+  // Writes what was given to it; nothing is asked of the owner afterwards.
+  ~SsdTier();
+
+  // See SsdDisk.
+  absl::Status Recover(const SsdDisk::Know& know, const SsdDisk::Restore& restore);
+  void Start();
+
+  bool CanWrite() const;
+  // From now on what is given to Write fails at once; what was given before does not.
+  void StopWriting();
+  // All to one disk, each time to the next one that writes: neighbours stay neighbours.
+  void Write(std::vector<SpillItem> items);
+  void Flush();
+  void BeginRead(const RecordPlace& place) { disks_[place.disk]->BeginRead(place); }
+  void EndRead(const RecordPlace& place) { disks_[place.disk]->EndRead(place); }
+  void Read(std::vector<SsdRead> reads);
+  // Frees the record's number, too.
+  void Drop(uint32_t record);
+  void ForgetNamespace(uint16_t ns_index);
+  void NamespaceChanged(const Namespace& ns);
+
+  RecordTable& records() { return *records_; }
+  const RecordTable& records() const { return *records_; }
+  std::vector<SsdDiskStats> stats() const;
+  std::vector<std::vector<SsdExtentInfo>> extents() const;  // by disk
+
+ private:
+  explicit SsdTier(std::unique_ptr<RecordTable> records) : records_(std::move(records)) {}
+
+  const std::unique_ptr<RecordTable> records_;
+  std::vector<std::unique_ptr<SsdDisk>> disks_;
+  std::atomic<uint32_t> next_disk_{0};
+};
+
+}  // namespace quarry::server
+
+#endif  // QUARRY_SERVER_SSD_SSD_TIER_H_
