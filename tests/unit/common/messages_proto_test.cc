@@ -104,6 +104,15 @@ TEST_F(AgainstGenerated, OpenNamespace) {
       61,
       {{GroupKind::kWindow, 2, 3, 4, 5'000'000'000, true}, {GroupKind::kState, 0, 0, 0, 0, false}}};
   EXPECT_EQ(open.spec, expected);
+
+  std::string alone;
+  AppendSpec(expected, &alone);
+  v1::ModelSpec proto;
+  ASSERT_TRUE(proto.ParseFromString(alone));
+  const auto back = DecodeSpec(proto.SerializeAsString());
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(*back, expected);
+  EXPECT_TRUE(absl::IsInvalidArgument(DecodeSpec(alone.substr(0, alone.size() - 1)).status()));
 }
 
 TEST_F(AgainstGenerated, MatchTouchAndFetchPrefix) {

@@ -106,40 +106,65 @@ TEST(CatalogCrashTest, ADirectoryThatAnotherProcessHasOpenIsRefused) {
   EXPECT_NE(OpenCatalog(dir.path()), nullptr);
 }
 
-// Without room for what is appended while `full`.
-class FullEnv : public rocksdb::EnvWrapper {
+// Counts the syncs of logs, and has no room for what is appended while `full`.
+class DiskEnv : public rocksdb::EnvWrapper {
  public:
-  FullEnv() : EnvWrapper(rocksdb::Env::Default()) {}
-  const char* Name() const override { return "FullEnv"; }
+  DiskEnv() : EnvWrapper(rocksdb::Env::Default()) {}
+  const char* Name() const override { return "DiskEnv"; }
   rocksdb::Status NewWritableFile(const std::string& name, std::unique_ptr<rocksdb::WritableFile>* file,
                                   const rocksdb::EnvOptions& options) override {
     const rocksdb::Status status = target()->NewWritableFile(name, file, options);
-    if (status.ok()) *file = std::make_unique<File>(this, std::move(*file));
+    if (status.ok()) *file = std::make_unique<File>(this, name, std::move(*file));
     return status;
   }
 
   std::atomic<bool> full = false;
+  std::atomic<int> log_syncs = 0;
 
  private:
   class File : public rocksdb::WritableFileWrapper {
    public:
-    File(FullEnv* env, std::unique_ptr<rocksdb::WritableFile> file)
-        : WritableFileWrapper(file.get()), env_(env), file_(std::move(file)) {}
+    File(DiskEnv* env, const std::string& name, std::unique_ptr<rocksdb::WritableFile> file)
+        : WritableFileWrapper(file.get()),
+          env_(env),
+          is_log_(std::filesystem::path(name).extension() == ".log"),
+          file_(std::move(file)) {}
     using WritableFileWrapper::Append;
     rocksdb::Status Append(const rocksdb::Slice& bytes) override {
       if (env_->full) return rocksdb::Status::NoSpace("no room");
       return WritableFileWrapper::Append(bytes);
     }
 
+    rocksdb::Status Sync() override {
+      if (is_log_) ++env_->log_syncs;
+      return WritableFileWrapper::Sync();
+    }
+
    private:
-    FullEnv* env_;
+    DiskEnv* env_;
+    bool is_log_;
     std::unique_ptr<rocksdb::WritableFile> file_;
   };
 };
 
+TEST(CatalogFaultsTest, ACommitIsSyncedWhenAsked) {
+  TempDir dir;
+  DiskEnv env;
+  const auto catalog = OpenCatalog(dir.path(), {.env = &env});
+  ASSERT_NE(catalog, nullptr);
+  for (uint32_t i = 0; i < 6; ++i) {
+    CatalogBatch batch;
+    batch.Put(TestRecord(1, i).fields);
+    const bool sync = i % 2 == 1;
+    const int before = env.log_syncs;
+    ASSERT_TRUE(catalog->Commit(&batch, sync).ok());
+    EXPECT_EQ(env.log_syncs - before, sync ? 1 : 0) << i;
+  }
+}
+
 TEST(CatalogFaultsTest, AFullDiskIsSaidAndOnceThereIsRoomItGoesOn) {
   TempDir dir;
-  FullEnv env;
+  DiskEnv env;
   const auto put = [](Catalog* catalog, uint32_t page) {
     CatalogBatch batch;
     batch.Put(TestRecord(1, page).fields);
