@@ -101,7 +101,8 @@ void IoQueue::Start(TaskPtr task) {
 void IoQueue::OnEnded(TaskPtr task, int64_t result) {
   if (result < 0 || task->request.kind == IoRequest::Kind::kSync) return Finish(std::move(task), result);
   const uint64_t moved = task->resumed_at + static_cast<uint64_t>(result);
-  if (moved >= task->bytes) return Finish(std::move(task), static_cast<int64_t>(task->bytes));
+  const uint64_t bytes = task->bytes;
+  if (moved >= bytes) return Finish(std::move(task), static_cast<int64_t>(bytes));
   // Compared with what there was before, so that the same part of a page, again and again, is
   // the end too.
   if (moved <= task->moved) return Finish(std::move(task), -EIO);

@@ -19,9 +19,12 @@ constexpr size_t kBatch = 64;
 
 bool NoRoom(int error) { return error == -EAGAIN || error == -EBUSY; }
 
-// A request that io_uring had handed to a kernel thread is cancelled when the thread that
-// submitted it exits; some drivers of kernels before 5.10 say EAGAIN rather than wait.
-bool MayRetry(int64_t result) { return result == -ECANCELED || result == -EINTR || result == -EAGAIN; }
+// When the thread that submitted them exits first, io_uring may end requests with EFAULT (it
+// would have had to go on with them in that thread) or ECANCELED. Some drivers of old kernels
+// say EAGAIN rather than wait.
+bool MayRetry(int64_t result) {
+  return result == -EFAULT || result == -ECANCELED || result == -EINTR || result == -EAGAIN;
+}
 
 }  // namespace
 

@@ -64,11 +64,11 @@ Pages::Pages(size_t pages, uint64_t seed) : Pages(pages) {
   }
 }
 
-IoRequest Read(int fd, uint64_t offset, std::vector<iovec> parts, std::function<void(int64_t)> done) {
+IoRequest Read(int fd, uint64_t offset, const std::vector<iovec>& parts, std::function<void(int64_t)> done) {
   return MakeRequest(IoRequest::Kind::kRead, fd, offset, parts, std::move(done));
 }
 
-IoRequest Write(int fd, uint64_t offset, std::vector<iovec> parts, std::function<void(int64_t)> done) {
+IoRequest Write(int fd, uint64_t offset, const std::vector<iovec>& parts, std::function<void(int64_t)> done) {
   return MakeRequest(IoRequest::Kind::kWrite, fd, offset, parts, std::move(done));
 }
 

@@ -21,7 +21,7 @@ constexpr size_t kTestPage = 4096;
 
 // A file without a name, of the given size; open with O_DIRECT where the file system takes it.
 UniqueFd MakeFile(uint64_t bytes);
-// The same file for reading alone.
+// The same file for reading alone, without O_DIRECT.
 UniqueFd ReopenForReading(const UniqueFd& file);
 // Its bytes as another process would see them.
 std::string Contents(const UniqueFd& file, uint64_t offset, size_t bytes);
@@ -46,8 +46,8 @@ class Pages {
   size_t bytes_;
 };
 
-IoRequest Read(int fd, uint64_t offset, std::vector<iovec> parts, std::function<void(int64_t)> done = {});
-IoRequest Write(int fd, uint64_t offset, std::vector<iovec> parts, std::function<void(int64_t)> done = {});
+IoRequest Read(int fd, uint64_t offset, const std::vector<iovec>& parts, std::function<void(int64_t)> done = {});
+IoRequest Write(int fd, uint64_t offset, const std::vector<iovec>& parts, std::function<void(int64_t)> done = {});
 IoRequest Sync(int fd, std::function<void(int64_t)> done = {});
 
 // Submits it with a `done` of its own, and waits for that.
