@@ -29,7 +29,9 @@ void BlockStoreImpl::Drop(Leftovers* leftovers) {
 }
 
 SlotRef BlockStoreImpl::MakeRoom(int size_class, const SlotUse& use) {
-  if (SlotRef slot = arena_->Allocate(size_class, use)) return slot;
+  if (!OnlyLoadReserveIsLeft()) {
+    if (SlotRef slot = arena_->Allocate(size_class, use)) return slot;
+  }
   EndExpiredLeases();
   // Without a slab of its class, no single eviction frees a slot for it.
   if (!arena_->OwnsSlabs(size_class)) return MoveAndAllocate(size_class, use);
@@ -56,8 +58,16 @@ SlotRef BlockStoreImpl::MoveAndAllocate(int size_class, const SlotUse& use) {
   return SlotRef();
 }
 
-SlotRef BlockStoreImpl::RoomForLoad(int size_class, const SlotUse& use) {
-  if (SlotRef slot = arena_->Allocate(size_class, use)) return slot;
+bool BlockStoreImpl::OnlyLoadReserveIsLeft() const {
+  return load_reserve_bytes_ != 0 && arena_->memory().size() - arena_->used_bytes() < load_reserve_bytes_;
+}
+
+SlotRef BlockStoreImpl::RoomForLoad(int size_class, const SlotUse& use, bool* from_reserve) {
+  *from_reserve = false;
+  if (!OnlyLoadReserveIsLeft()) {
+    if (SlotRef slot = arena_->Allocate(size_class, use)) return slot;
+  }
+  if (!arena_->OwnsSlabs(size_class)) return MoveAndAllocate(size_class, use);
   Leftovers leftovers;
   for (uint64_t pops = 0; pops < kMaxLoadPops; ++pops) {
     const Eviction eviction = EvictNext(true, &leftovers);
@@ -66,7 +76,8 @@ SlotRef BlockStoreImpl::RoomForLoad(int size_class, const SlotUse& use) {
     if (eviction == Eviction::kKept) continue;
     if (SlotRef slot = arena_->Allocate(size_class, use)) return slot;
   }
-  return SlotRef();
+  *from_reserve = true;
+  return arena_->Allocate(size_class, use);
 }
 
 BlockStoreImpl::Eviction BlockStoreImpl::EvictNext(bool only_what_is_on_ssd, Leftovers* leftovers) {

@@ -170,8 +170,11 @@ class BlockStoreImpl : public SsdOwner {
   enum class Eviction { kEvicted, kKept, kNothingLeft };
   // The coldest. `only_what_is_on_ssd`: nothing that would be lost, unless it cannot be kept.
   Eviction EvictNext(bool only_what_is_on_ssd, Leftovers* leftovers);
-  // Like MakeRoom, but nothing is lost for it; empty: there is none just now.
-  SlotRef RoomForLoad(int size_class, const SlotUse& use);
+  // What is free is kept for what comes from the SSDs.
+  bool OnlyLoadReserveIsLeft() const;
+  // Like MakeRoom, but nothing is lost for it; empty: there is none just now. `from_reserve`: the
+  // slot is to be free again soon, so that the next load finds one.
+  SlotRef RoomForLoad(int size_class, const SlotUse& use, bool* from_reserve);
   bool MoveSlab(int size_class);
   bool CanEvictAll(absl::Span<const SlabArena::UsedSlot> slots) const;
   // Whether the slot is one of the entry's.
@@ -201,12 +204,14 @@ class BlockStoreImpl : public SsdOwner {
     int size_class = 0;
     SlotUse use;
     int64_t since_ns = 0;
+    std::shared_ptr<bool> from_reserve = std::make_shared<bool>(false);  // the read's `done` has it too
   };
   // Starts the reads; where there is no room, they wait for what is being written to the SSDs.
   void StartLoads(std::vector<Loading> loads);
   void ServeWaitingLoads();
   bool RestoreRecord(uint16_t ns_index, const CatalogRecord& record, const RecordPlace& place);
-  void OnLoaded(uint32_t block, uint32_t shard, SsdRead::Outcome outcome, SlotRef slot);
+  // `keep`: in memory, if the block is still wanted.
+  void OnLoaded(uint32_t block, uint32_t shard, bool keep, SsdRead::Outcome outcome, SlotRef slot);
   std::vector<LoadCall> TakeLoadsLocked(uint32_t block, uint32_t shard);
   // The record of a shard that lies at that place; nullptr: nobody asks for it any more.
   uint32_t* FindRecordLocked(const ShardKey& key, const RecordPlace& place, uint32_t* block);
@@ -239,6 +244,7 @@ class BlockStoreImpl : public SsdOwner {
   Clock* const clock_;
   const int64_t start_ns_;
   const int64_t max_leased_bytes_;
+  uint64_t load_reserve_bytes_ = 0;  // of the arena; set before anything else is done
   const std::unique_ptr<SlabArena> arena_;
   const std::unique_ptr<BlockIndex> index_;
   const std::unique_ptr<EvictionPolicy> policy_;

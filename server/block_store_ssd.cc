@@ -8,8 +8,12 @@
 namespace quarry::server {
 namespace {
 
+// Of the arena, what puts do not get: reads from the SSDs go there when all else is leased, or
+// not yet on an SSD itself.
+constexpr uint64_t kLoadReserveShare = 32;
+
 // A load waits so long for blocks to get to an SSD rather than be lost for it.
-constexpr int64_t kLongestWaitForRoomNs = 250 * kNsPerMs;
+constexpr int64_t kLongestWaitForRoomNs = 1'000 * kNsPerMs;
 
 uint64_t LoadKey(uint32_t block, uint32_t shard) { return uint64_t{block} << 32 | shard; }
 
@@ -44,6 +48,7 @@ absl::Status BlockStoreImpl::OpenSsd(const SsdTierOptions& options, NamespaceReg
         return RestoreRecord(ns_index, record, place);
       });
   if (!status.ok()) return status;
+  load_reserve_bytes_ = arena_->memory().size() / kLoadReserveShare;
   ssd_->Start();
   spiller_ = std::thread([this] { SpillLoop(); });
   return absl::OkStatus();
@@ -124,16 +129,17 @@ void BlockStoreImpl::Load(const Namespace& ns, uint32_t group, uint32_t shard, H
       const RecordTable::Record& stored = ssd_->records().At(record);
       ssd_->BeginRead(stored.place);
       Loading& loading = started.emplace_back();
-      loading.read = {stored.place,
-                      ns.id,
-                      static_cast<uint8_t>(group),
-                      static_cast<uint16_t>(shard),
-                      std::string(hashes[item]),
-                      stored.payload_bytes,
-                      SlotRef(),
-                      [this, block, shard](SsdRead::Outcome outcome, SlotRef read) {
-                        OnLoaded(block, shard, outcome, std::move(read));
-                      }};
+      loading.read = {
+          stored.place,
+          ns.id,
+          static_cast<uint8_t>(group),
+          static_cast<uint16_t>(shard),
+          std::string(hashes[item]),
+          stored.payload_bytes,
+          SlotRef(),
+          [this, block, shard, from_reserve = loading.from_reserve](SsdRead::Outcome outcome, SlotRef read) {
+            OnLoaded(block, shard, !*from_reserve, outcome, std::move(read));
+          }};
       loading.size_class = arena_->size_classes().ClassOf(stored.payload_bytes);
       loading.use = {block, ns.tenant_index, stored.payload_bytes};
     }
@@ -149,7 +155,7 @@ void BlockStoreImpl::StartLoads(std::vector<Loading> loads) {
   std::vector<SsdRead> reads;
   for (Loading& loading : loads) {
     loading.since_ns = clock_->NowNs();
-    loading.read.to = RoomForLoad(loading.size_class, loading.use);
+    loading.read.to = RoomForLoad(loading.size_class, loading.use, loading.from_reserve.get());
     if (loading.read.to) {
       reads.push_back(std::move(loading.read));
       continue;
@@ -172,9 +178,12 @@ void BlockStoreImpl::ServeWaitingLoads() {
       waiting_loads_.pop_front();
     }
     const uint64_t bytes = arena_->size_classes().slot_bytes(loading.size_class);
-    loading.read.to = RoomForLoad(loading.size_class, loading.use);
+    loading.read.to = RoomForLoad(loading.size_class, loading.use, loading.from_reserve.get());
     const bool waited = clock_->NowNs() - loading.since_ns >= kLongestWaitForRoomNs || !ssd_->CanWrite();
-    if (!loading.read.to && waited) loading.read.to = MakeRoom(loading.size_class, loading.use);
+    if (!loading.read.to && waited) {
+      *loading.from_reserve = false;
+      loading.read.to = MakeRoom(loading.size_class, loading.use);
+    }
     if (!loading.read.to && !waited) {
       std::lock_guard<std::mutex> lock(ready_mutex_);
       waiting_loads_.push_front(std::move(loading));
@@ -200,7 +209,7 @@ std::vector<BlockStoreImpl::LoadCall> BlockStoreImpl::TakeLoadsLocked(uint32_t b
   return std::move(node.mapped());
 }
 
-void BlockStoreImpl::OnLoaded(uint32_t block, uint32_t shard, SsdRead::Outcome outcome, SlotRef slot) {
+void BlockStoreImpl::OnLoaded(uint32_t block, uint32_t shard, bool keep, SsdRead::Outcome outcome, SlotRef slot) {
   const bool good = outcome == SsdRead::Outcome::kGood;
   Leftovers leftovers;
   Blocks returned;
@@ -215,7 +224,7 @@ void BlockStoreImpl::OnLoaded(uint32_t block, uint32_t shard, SsdRead::Outcome o
     const uint32_t record = index_->records(block)[shard];
     if (good) {
       result.slot = slot;
-      kept = entry.removed == 0 && own == kNoSlot && record != kNoRecord;
+      kept = keep && entry.removed == 0 && own == kNoSlot && record != kNoRecord;
       if (kept) {
         own = slot.Release();
         ssd_->records().At(record).used_at = UseTimeNow(*clock_);

@@ -23,10 +23,11 @@ struct BlockEvent {
   Kind kind = Kind::kStored;
   uint32_t ns = 0;  // index
   uint8_t group = 0;
-  MissCause cause = MissCause::kNone;  // of kRemoved
-  uint64_t depth = 0;                  // of kStored: index in its chain
-  uint64_t bytes = 0;                  // payload of all shards
-  uint64_t number = 0;                 // given by the log
+  MissCause cause = MissCause::kNone;   // of kRemoved
+  uint64_t depth = 0;                   // of kStored: index in its chain
+  uint64_t bytes = 0;                   // payload of all shards
+  BlockState tier = BlockState::kDram;  // of kStored
+  uint64_t number = 0;                  // given by the log
 
   void SetHash(absl::string_view hash) { hash_bytes_ = Set(hash, hash_); }
   void SetParent(absl::string_view parent) { parent_bytes_ = Set(parent, parent_); }

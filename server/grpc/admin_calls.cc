@@ -74,8 +74,17 @@ absl::Status AdminCalls::Handle(const v1::WarmRequest& request, v1::WarmResponse
   BlockStore& store = service_->store();
   store.Touch(*target->ns, target->group, target->hashes());
   const std::vector<BlockInfo> blocks = store.Lookup(*target->ns, target->group, target->hashes());
-  response->set_in_dram(static_cast<uint32_t>(std::count_if(
-      blocks.begin(), blocks.end(), [](const BlockInfo& block) { return block.state == BlockState::kDram; })));
+  std::string cold;
+  for (const BlockInfo& block : blocks) {
+    if (block.state == BlockState::kSsd) cold += block.hash;
+    if (block.state == BlockState::kDram || block.state == BlockState::kSsd) {
+      response->set_in_dram(response->in_dram() + 1);
+    }
+  }
+  const ModelSpec& spec = target->ns->spec;
+  for (uint32_t shard = 0; !cold.empty() && shard < spec.groups[target->group].shards; ++shard) {
+    store.Load(*target->ns, target->group, shard, HashSpan(cold, spec.hash_bytes), [](size_t, const ReadResult&) {});
+  }
   return absl::OkStatus();
 }
 

@@ -108,8 +108,9 @@ absl::Status CacheCalls::Handle(const v1::LookupRequest& request, v1::LookupResp
   if (!target.ok()) return target.status();
   for (BlockInfo& block : service_->store().Lookup(*target->ns, target->group, target->hashes())) {
     v1::BlockInfo* out = response->add_blocks();
-    if (block.state == BlockState::kDram) {
-      const int64_t ns = service_->metrics().get_rate.EstimateNs(block.bytes);
+    if (block.state == BlockState::kDram || block.state == BlockState::kSsd) {
+      const LoadTier tier = block.state == BlockState::kDram ? LoadTier::kDram : LoadTier::kSsd;
+      const int64_t ns = service_->metrics().get_rates[static_cast<size_t>(tier)].EstimateNs(block.bytes);
       out->set_estimated_load_us(static_cast<uint64_t>((ns + kNsPerUs - 1) / kNsPerUs));
     }
     ToProto(std::move(block), out);

@@ -3,6 +3,7 @@
 #include <grpcpp/impl/codegen/proto_utils.h>
 
 #include <algorithm>
+#include <iterator>
 #include <protozero/pbf_writer.hpp>
 #include <string>
 #include <utility>
@@ -43,11 +44,20 @@ absl::Status GetPieces::Begin(const grpc::ByteBuffer& request) {
   return service_->store().CheckLease(*target_.ns, request_.lease());
 }
 
-MissCause GetPieces::OpenItem() {
-  std::vector<ReadResult> reads;
-  service_->store().Read(*target_.ns, target_.group, request_.shard(), target_.hashes().subspan(item_, 1), &reads);
-  if (!reads[0].slot) return reads[0].miss;
-  slot_ = std::move(reads[0].slot);
+size_t GetPieces::Load(LoadDone done) {
+  const size_t left = target_.hashes().size() - item_;
+  const size_t count = std::clamp<size_t>(kLoadBytes / std::max<uint64_t>(cold_bytes_, 1), 1, left);
+  service_->store().Load(*target_.ns, target_.group, request_.shard(), target_.hashes().subspan(item_, count),
+                         std::move(done));
+  return count;
+}
+
+void GetPieces::Loaded(std::vector<ReadResult> reads) {
+  loaded_.assign(std::make_move_iterator(reads.begin()), std::make_move_iterator(reads.end()));
+}
+
+void GetPieces::OpenItem(SlotRef slot) {
+  slot_ = std::move(slot);
   item_begin_ns_ = Clock::Real()->NowNs();
   const uint64_t stored = slot_.header()->payload_bytes;
   offset_ = request_.offset();
@@ -56,18 +66,33 @@ MissCause GetPieces::OpenItem() {
     failed_ = absl::OutOfRangeError(absl::StrCat("offset: ", offset_, " and bytes ", request_.bytes(),
                                                  " are not within the ", stored, " bytes of hashes[", item_, "]"));
   }
-  return MissCause::kNone;
 }
 
-bool GetPieces::Next(grpc::ByteBuffer* message) {
-  if (item_ == target_.hashes().size()) return false;
+GetPieces::Step GetPieces::Next(grpc::ByteBuffer* message) {
+  if (item_ == target_.hashes().size()) return Step::kEnd;
   if (!slot_) {
-    if (const MissCause miss = OpenItem(); miss != MissCause::kNone) {
-      *message = Miss(miss);
-      ++item_;
-      return true;
+    ReadResult read;
+    if (loaded_.empty()) {
+      std::vector<ReadResult> reads;
+      service_->store().Read(*target_.ns, target_.group, request_.shard(), target_.hashes().subspan(item_, 1), &reads);
+      read = std::move(reads[0]);
+    } else {
+      read = std::move(loaded_.front());
+      loaded_.pop_front();
     }
-    if (!failed_.ok()) return false;
+    if (read.slot) {
+      OpenItem(std::move(read.slot));
+    } else if (read.on_ssd) {
+      cold_bytes_ = read.payload_bytes;
+      return Step::kLoad;
+    } else if (read.miss == MissCause::kNone) {
+      failed_ = absl::ResourceExhaustedError(absl::StrCat("hashes[", item_, "]: no memory to read it into"));
+    } else {
+      *message = Miss(read.miss);
+      ++item_;
+      return Step::kMessage;
+    }
+    if (!failed_.ok()) return Step::kEnd;
   }
   *message = Piece();
   if (offset_ == end_) {
@@ -77,7 +102,7 @@ bool GetPieces::Next(grpc::ByteBuffer* message) {
     slot_ = SlotRef();
     ++item_;
   }
-  return true;
+  return Step::kMessage;
 }
 
 grpc::ByteBuffer GetPieces::Miss(MissCause cause) const {

@@ -6,6 +6,8 @@
 #include <grpcpp/support/byte_buffer.h>
 
 #include <cstdint>
+#include <deque>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "quarry/v1/cache.pb.h"
@@ -14,8 +16,9 @@
 
 namespace quarry::server {
 
-// One get. Looks up one block at a time, and holds one slot: what a slow client keeps from
-// eviction is that, and what its lease covers. Not thread-safe.
+// One get. Looks up one block at a time, and holds one slot, or those of a few blocks that came
+// from an SSD together: what a slow client keeps from eviction is that, and what its lease
+// covers. Not thread-safe.
 class GetPieces {
  public:
   // A piece of payload in one message.
@@ -26,15 +29,27 @@ class GetPieces {
 
   // Errors as cache.proto says. `request` is a GetRequest.
   absl::Status Begin(const grpc::ByteBuffer& request);
-  // The next message, a GetResponse, valid while it is written. False: there is none, and
-  // status() says whether that is the end.
-  bool Next(grpc::ByteBuffer* message);
+  enum class Step {
+    kMessage,  // the next message, a GetResponse, valid while it is written
+    kLoad,     // the next blocks are on an SSD: Load, then Loaded
+    kEnd,      // there is none; status() says whether all was well
+  };
+  Step Next(grpc::ByteBuffer* message);
+  // Brings the next blocks: `done` is called for each of items 0 to the returned number - 1.
+  size_t Load(LoadDone done);
+  // What came of it, by item.
+  void Loaded(std::vector<ReadResult> reads);
   const absl::Status& status() const { return failed_; }
   uint64_t sent_bytes() const { return sent_bytes_; }
+  // Whether blocks came from an SSD.
+  bool any_loaded() const { return cold_bytes_ != 0; }
 
  private:
-  // Takes the next item's slot and range; or says why there is none.
-  MissCause OpenItem();
+  // What is sent and what is loaded at once: as many blocks as have so many bytes.
+  static constexpr uint64_t kLoadBytes = 8 << 20;
+
+  // Takes the slot's range of the item.
+  void OpenItem(SlotRef slot);
   grpc::ByteBuffer Miss(MissCause cause) const;
   grpc::ByteBuffer Piece();
 
@@ -42,7 +57,9 @@ class GetPieces {
   v1::GetRequest request_;
   BlockTarget target_;
   uint32_t item_ = 0;
-  SlotRef slot_;  // of the item under way
+  SlotRef slot_;                   // of the item under way
+  std::deque<ReadResult> loaded_;  // of the items from item_ on
+  uint64_t cold_bytes_ = 0;        // payload of the block that has to be loaded
   int64_t item_begin_ns_ = 0;
   uint64_t offset_ = 0;  // of the next piece
   uint64_t end_ = 0;

@@ -1,12 +1,57 @@
 #include "server/grpc/get_stream.h"
 
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "server/grpc/status.h"
 
 namespace quarry::server {
+
+// Thread-safe.
+struct GetStream::Loading {
+  explicit Loading(GetStream* for_stream) : stream(for_stream) {}
+
+  void Take(size_t item, ReadResult read) {
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      if (reads.size() <= item) reads.resize(item + 1);
+      reads[item] = std::move(read);
+      ++arrived;
+    }
+    TellIfComplete();
+  }
+  // So many are taken in all.
+  void Expect(size_t count) {
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      expected = count;
+    }
+    TellIfComplete();
+  }
+  // The stream is not told. False: it is being told, or has been.
+  bool Detach() {
+    std::lock_guard<std::mutex> lock(mutex);
+    return std::exchange(stream, nullptr) != nullptr;
+  }
+
+ private:
+  void TellIfComplete() {
+    GetStream* told = nullptr;
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      if (arrived == expected) told = std::exchange(stream, nullptr);
+    }
+    if (told != nullptr) told->OnLoaded(std::move(reads));
+  }
+
+  std::mutex mutex;
+  GetStream* stream;  // nullptr: it has been told, or must not be
+  std::vector<ReadResult> reads;
+  size_t arrived = 0;
+  size_t expected = SIZE_MAX;
+};
 
 GetStream::GetStream(CacheService* service, StreamLimits* limits, grpc::CallbackServerContext* context,
                      const grpc::ByteBuffer& request)
@@ -36,13 +81,51 @@ void GetStream::Continue() {
     lock.unlock();
     return End(idle_.WhyCancelled());
   }
-  if (!pieces_.Next(&message_)) {
+  const GetPieces::Step step = pieces_.Next(&message_);
+  if (step == GetPieces::Step::kEnd) {
     lock.unlock();
     return End(pieces_.status());
+  }
+  if (step == GetPieces::Step::kLoad) {
+    lock.unlock();
+    return LoadMore();
   }
   writing_ = true;
   idle_.BeginWait(Clock::Real()->NowNs());
   StartWrite(&message_);
+}
+
+// The stream may end before what it loads is there: by its deadline, or because the client is
+// gone.
+void GetStream::LoadMore() {
+  const auto loading = std::make_shared<Loading>(this);
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    busy_ = true;
+    loading_ = loading;
+  }
+  const size_t count = pieces_.Load([loading](size_t item, ReadResult read) { loading->Take(item, std::move(read)); });
+  bool cancelled;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    busy_ = false;
+    cancelled = cancelled_;
+  }
+  if (cancelled) {
+    loading->Detach();
+    return End(idle_.WhyCancelled());
+  }
+  // From here on the stream may be gone.
+  loading->Expect(count);
+}
+
+void GetStream::OnLoaded(std::vector<ReadResult> reads) {
+  pieces_.Loaded(std::move(reads));
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    loading_ = nullptr;
+  }
+  Continue();
 }
 
 void GetStream::OnWriteDone(bool ok) {
@@ -56,11 +139,14 @@ void GetStream::OnWriteDone(bool ok) {
 }
 
 void GetStream::OnCancel() {
+  std::shared_ptr<Loading> loading;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     cancelled_ = true;
-    if (writing_) return;  // OnWriteDone follows
+    if (writing_ || busy_) return;  // OnWriteDone, or the rest of LoadMore, follows
+    loading = loading_;
   }
+  if (loading != nullptr && !loading->Detach()) return;  // OnLoaded follows
   End(idle_.WhyCancelled());
 }
 
@@ -74,7 +160,7 @@ void GetStream::End(const absl::Status& status) {
   if (status.ok()) {
     const int64_t elapsed_ns = Clock::Real()->NowNs() - begin_ns_;
     metrics.latency[op].Record(elapsed_ns);
-    metrics.get_rate.Record(pieces_.sent_bytes(), elapsed_ns);
+    metrics.get_rates[pieces_.any_loaded() ? 1 : 0].Record(pieces_.sent_bytes(), elapsed_ns);
   } else {
     metrics.errors[op].fetch_add(1, std::memory_order_relaxed);
   }

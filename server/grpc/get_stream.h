@@ -6,7 +6,9 @@
 #include <grpcpp/support/server_callback.h>
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "server/cache_service.h"
@@ -26,8 +28,12 @@ class GetStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   void OnDone() override;
 
  private:
+  struct Loading;  // of a few blocks from an SSD
+
   absl::Status Begin(const grpc::ByteBuffer& request);
   void Continue();
+  void LoadMore();
+  void OnLoaded(std::vector<ReadResult> reads);
   void End(const absl::Status& status);
 
   CacheService* const service_;
@@ -40,6 +46,8 @@ class GetStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 
   std::mutex mutex_;
   bool writing_ = false;
+  bool busy_ = false;                 // in LoadMore
+  std::shared_ptr<Loading> loading_;  // what is being loaded; it may outlive the stream
   bool cancelled_ = false;
   bool finished_ = false;
 };

@@ -83,8 +83,9 @@ void WatchStream::FillFromSnapshot() {
     const Namespace& ns = *snapshot_.front();
     const BlockPage page = service_->store().List(ns, snapshot_cursor_, kMaxEvents);
     for (const BlockInfo& block : page.blocks) {
-      if (block.state != BlockState::kDram) continue;
+      if (block.state != BlockState::kDram && block.state != BlockState::kSsd) continue;
       BlockEvent event;
+      event.tier = block.state;
       event.group = static_cast<uint8_t>(block.group);
       event.depth = block.depth;
       event.bytes = block.bytes;
@@ -134,7 +135,7 @@ void WatchStream::AddEvent(const BlockEvent& event, const Namespace& ns) {
       out->set_kind(WatchEvent::KIND_STORED);
       out->set_parent(event.parent().data(), event.parent().size());
       out->set_depth(event.depth);
-      out->set_tier(v1::BLOCK_STATE_DRAM);
+      out->set_tier(static_cast<v1::BlockState>(event.tier));
       break;
     case BlockEvent::Kind::kRemoved:
       out->set_kind(WatchEvent::KIND_REMOVED);

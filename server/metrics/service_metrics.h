@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "common/clock.h"
+#include "common/load_advice.h"
 #include "common/transfer_rate.h"
 #include "common/transport/transport.h"
 #include "server/metrics/histogram.h"
@@ -85,8 +86,10 @@ struct ServiceMetrics {
   std::array<Count, kOps> requests{};
   std::array<Count, kOps> errors{};                             // answered by an error
   std::array<std::array<TransferMetrics, 2>, kVias> transfers;  // by Via and transport::Transfer::Kind
-  TransferRate get_rate;                                        // of gets, from receipt to last answer
-  Count delivered_items{0};                                     // confirmed by clients
+  // Of gets, from receipt to last answer: those from memory alone, and those in which blocks came
+  // from an SSD. By LoadTier.
+  std::array<TransferRate, kLoadTiers> get_rates;
+  Count delivered_items{0};  // confirmed by clients
   Count delivered_bytes{0};
   Count corrupt_items{0};  // reported by clients
   Count sessions{0};       // open now

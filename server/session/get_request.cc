@@ -262,8 +262,9 @@ void GetRequest::SendEnd() {
   }
   // What waited for a put says nothing of the network.
   if (waiting_.empty()) {
-    session().service().metrics().get_rate.Record(moved_bytes_.load(std::memory_order_relaxed),
-                                                  Clock::Real()->NowNs() - begin_ns());
+    const LoadTier tier = loading_.empty() ? LoadTier::kDram : LoadTier::kSsd;
+    TransferRate& rate = session().service().metrics().get_rates[static_cast<size_t>(tier)];
+    rate.Record(moved_bytes_.load(std::memory_order_relaxed), Clock::Real()->NowNs() - begin_ns());
   }
   end.done = true;
   if (!end.missed_items.empty() || !end.dropped_items.empty()) session().Send(id(), std::move(end));
