@@ -129,6 +129,8 @@ CommandLine ParseCommandLine(int argc, const char* const* argv) {
   const std::vector<Setting> settings = Settings(&config);
   CLI::App app("Quarry's cache server. Flags win over QUARRY_* variables, and these over the file.", "quarryd");
   app.set_version_flag("--version", "quarryd " QUARRY_VERSION);
+  app.add_option("--check", result.check_dir, "Verify an --ssd-dir that no daemon has open, and exit")
+      ->type_name("DIR");
   const char* file = Environment(kConfigVariable);
   app.set_config("--config", file == nullptr ? "" : file, "TOML file of settings", file != nullptr)
       ->type_name("FILE (Env:QUARRY_CONFIG)");

@@ -57,6 +57,7 @@ struct CommandLine {
   std::optional<ServerConfig> config;  // not set: print and exit
   int exit_code = 0;                   // 0: --help or --version; 2: bad usage
   std::string output;                  // for stdout when exit_code is 0, else stderr
+  std::string check_dir;               // --check: this, and nothing else, is wanted
 };
 
 // Reads flags, environment and the file that --config names.

@@ -254,6 +254,11 @@ void Daemon::UpdateHealth(int64_t now_ns) {
   inputs.puts = use_of(streams.puts);
   inputs.watches = use_of(streams.watches);
   inputs.http_connections = {http.now, http.most};
+  if (store_->ssd() != nullptr) {
+    for (const SsdDiskStats& disk : store_->ssd()->stats()) {
+      inputs.ssds.push_back({disk.dir, disk.log.writing, disk.log.last_error});
+    }
+  }
   health_.Update(inputs);
   health_updated_ns_ = now_ns;
 }

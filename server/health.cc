@@ -47,6 +47,15 @@ Part Metrics(const HealthInputs& in) {
   return {"metrics", false, absl::StrCat(open, ", as many as may be: scrapes and probes wait")};
 }
 
+Part Ssd(const HealthInputs& in) {
+  std::vector<std::string> stopped;
+  for (const HealthInputs::Ssd& ssd : in.ssds) {
+    if (!ssd.writing) stopped.push_back(absl::StrCat(ssd.dir, ": ", ssd.last_error));
+  }
+  if (stopped.empty()) return {"ssd", true, absl::StrCat("all ", in.ssds.size(), " directories take writes")};
+  return {"ssd", false, absl::StrCat("takes no writes: ", absl::StrJoin(stopped, "; "))};
+}
+
 Part Integrity(const HealthInputs& in) {
   if (in.corrupt == 0) return {"integrity", true, "no checksum has failed"};
   return {"integrity", false, absl::StrCat(in.corrupt, " checksums have failed since the start")};
@@ -96,6 +105,7 @@ void Health::Update(const HealthInputs& inputs) {
   std::lock_guard<std::mutex> lock(mutex_);
   report_.parts = {Memory(inputs), Sessions(inputs), Scheduler(inputs),
                    Grpc(inputs),   Metrics(inputs),  Integrity(inputs)};
+  if (!inputs.ssds.empty()) report_.parts.push_back(Ssd(inputs));
   report_.ready = true;
   for (const Part& part : report_.parts) report_.ready = report_.ready && (part.healthy || !CostsReadiness(part));
 }

@@ -9,6 +9,7 @@
 // |           | have waited for 5 s though nothing moves                           |           |
 // | grpc      | as many gets, puts or watches are under way as may be              |           |
 // | metrics   | as many HTTP connections are open as may be                        |           |
+// | ssd       | a directory takes no writes, after an error; none where there are none|           |
 // | integrity | a checksum has failed since the start                              |           |
 //
 // Not ready is a node to which no new client should be sent, because it would be turned away
@@ -55,6 +56,13 @@ struct HealthInputs {
   Use puts;
   Use watches;
   Use http_connections;
+  // Of each SSD.
+  struct Ssd {
+    std::string dir;
+    bool writing = true;
+    std::string last_error;
+  };
+  std::vector<Ssd> ssds;
 };
 
 // Thread-safe.

@@ -64,4 +64,9 @@ grpc::ServerUnaryReactor* AdminApi::GetHealth(grpc::CallbackServerContext* conte
   return Serve(context, &service_->metrics(), Op::kGetHealth, &calls_, *request, response);
 }
 
+grpc::ServerUnaryReactor* AdminApi::GetSsd(grpc::CallbackServerContext* context, const v1::GetSsdRequest* request,
+                                           v1::GetSsdResponse* response) {
+  return Serve(context, &service_->metrics(), Op::kGetSsd, &calls_, *request, response);
+}
+
 }  // namespace quarry::server

@@ -42,6 +42,8 @@ class AdminApi final : public v1::Admin::CallbackService {
                                         v1::SetLogLevelResponse* response) override;
   grpc::ServerUnaryReactor* GetHealth(grpc::CallbackServerContext* context, const v1::GetHealthRequest* request,
                                       v1::GetHealthResponse* response) override;
+  grpc::ServerUnaryReactor* GetSsd(grpc::CallbackServerContext* context, const v1::GetSsdRequest* request,
+                                   v1::GetSsdResponse* response) override;
 
  private:
   CacheService* const service_;

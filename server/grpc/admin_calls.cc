@@ -6,6 +6,7 @@
 
 #include "server/grpc/convert.h"
 #include "server/grpc/request_target.h"
+#include "server/grpc/ssd_convert.h"
 
 namespace quarry::server {
 
@@ -108,6 +109,21 @@ absl::Status AdminCalls::Handle(const v1::GetHealthRequest&, v1::GetHealthRespon
     out->set_part(std::move(part.name));
     out->set_healthy(part.healthy);
     out->set_detail(std::move(part.detail));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AdminCalls::Handle(const v1::GetSsdRequest& request, v1::GetSsdResponse* response) {
+  response->set_uptime_seconds(static_cast<double>(Clock::Real()->NowNs() - start_ns_) / 1e9);
+  const SsdTier* ssd = service_->store().ssd();
+  if (ssd == nullptr) return absl::OkStatus();
+  for (const SsdDiskStats& stats : ssd->stats()) ToProto(stats, response->add_disks());
+  if (!request.extents()) return absl::OkStatus();
+  const std::vector<std::vector<SsdExtentInfo>> extents = ssd->extents();
+  for (size_t disk = 0; disk < extents.size(); ++disk) {
+    for (const SsdExtentInfo& extent : extents[disk]) {
+      ToProto(extent, response->mutable_disks(static_cast<int>(disk))->add_extents());
+    }
   }
   return absl::OkStatus();
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "common/clock.h"
 #include "quarry/v1/admin.pb.h"
 #include "server/cache_service.h"
 #include "server/grpc/admin_hooks.h"
@@ -30,10 +31,12 @@ class AdminCalls {
   absl::Status Handle(const v1::DrainRequest& request, v1::DrainResponse* response);
   absl::Status Handle(const v1::SetLogLevelRequest& request, v1::SetLogLevelResponse* response);
   absl::Status Handle(const v1::GetHealthRequest& request, v1::GetHealthResponse* response);
+  absl::Status Handle(const v1::GetSsdRequest& request, v1::GetSsdResponse* response);
 
  private:
   CacheService* const service_;
   const AdminHooks hooks_;
+  const int64_t start_ns_ = Clock::Real()->NowNs();
 };
 
 }  // namespace quarry::server

@@ -52,6 +52,8 @@ const char* Name(Op op) {
       return "set_log_level";
     case Op::kGetHealth:
       return "get_health";
+    case Op::kGetSsd:
+      return "get_ssd";
   }
   return "unknown";
 }

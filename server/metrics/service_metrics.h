@@ -44,8 +44,9 @@ enum class Op : uint8_t {
   kDrain,
   kSetLogLevel,
   kGetHealth,
+  kGetSsd,
 };
-inline constexpr int kOps = 24;
+inline constexpr int kOps = 25;
 const char* Name(Op op);
 
 // Why a connection or a session was turned away.

@@ -72,7 +72,7 @@ class PosixExtentFiles final : public ExtentFiles {
  private:
   PosixExtentFiles(std::string dir, UniqueFd dir_fd) : dir_(std::move(dir)), dir_fd_(std::move(dir_fd)) {}
 
-  std::string PathOf(uint32_t number) const { return absl::StrFormat("%s/%08u%s", dir_, number, kSuffix); }
+  std::string PathOf(uint32_t number) const { return ExtentPath(dir_, number); }
 
   absl::StatusOr<UniqueFd> OpenFile(const std::string& path, int flags) const {
     UniqueFd fd(open(path.c_str(), O_RDWR | O_CLOEXEC | flags | (direct_ ? O_DIRECT : 0), 0600));
@@ -98,6 +98,10 @@ class PosixExtentFiles final : public ExtentFiles {
 };
 
 }  // namespace
+
+std::string ExtentPath(const std::string& dir, uint32_t number) {
+  return absl::StrFormat("%s/%08u%s", dir, number, kSuffix);
+}
 
 absl::StatusOr<std::unique_ptr<ExtentFiles>> OpenExtentFiles(const std::string& dir) {
   return PosixExtentFiles::Open(dir);

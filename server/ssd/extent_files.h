@@ -34,6 +34,9 @@ class ExtentFiles {
   virtual bool direct() const = 0;
 };
 
+// The path of an extent in such a directory.
+std::string ExtentPath(const std::string& dir, uint32_t number);
+
 // In `dir`, which is created. PermissionDenied and others name it.
 absl::StatusOr<std::unique_ptr<ExtentFiles>> OpenExtentFiles(const std::string& dir);
 

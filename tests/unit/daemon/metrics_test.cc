@@ -130,7 +130,8 @@ TEST_F(ExporterTest, EveryCountIsExportedUnderItsName) {
                                  "warm",
                                  "drain",
                                  "set_log_level",
-                                 "get_health"};
+                                 "get_health",
+                                 "get_ssd"};
   for (int op = 0; op < kOps; ++op) {
     expect(&service_.requests[op], absl::StrCat("quarry_requests_total{op=\"", ops[op], "\"}"));
     expect(&service_.errors[op], absl::StrCat("quarry_request_errors_total{op=\"", ops[op], "\"}"));

@@ -18,6 +18,7 @@ std::unique_ptr<Command> NewDrainCommand();
 std::unique_ptr<Command> NewLogLevelCommand();
 std::unique_ptr<Command> NewTopCommand();
 std::unique_ptr<Command> NewReportCommand();
+std::unique_ptr<Command> NewSsdCommand();
 
 // Its blocks.
 std::unique_ptr<Command> NewMatchCommand();
