@@ -211,6 +211,7 @@ void BlockStoreImpl::Read(const Namespace& ns, uint32_t group, uint32_t shard, H
       }
       result.miss = MissCause::kIncomplete;
     } else {
+      index_->entry(block).used = 1;
       result.slot = arena_->Share(slot);
       return;
     }
@@ -311,6 +312,7 @@ StoreStats BlockStoreImpl::stats() const {
   stats.demoted_blocks = demoted_blocks_.load(std::memory_order_relaxed);
   stats.demoted_bytes = demoted_bytes_.load(std::memory_order_relaxed);
   stats.unspilled_blocks = unspilled_blocks_.load(std::memory_order_relaxed);
+  stats.over_budget_blocks = over_budget_blocks_.load(std::memory_order_relaxed);
   stats.loads = loads_good_.load(std::memory_order_relaxed);
   stats.loaded_bytes = loaded_bytes_.load(std::memory_order_relaxed);
   stats.failed_loads = loads_failed_.load(std::memory_order_relaxed);

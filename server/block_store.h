@@ -222,17 +222,18 @@ struct StoreStats {
   uint64_t corrupt_blocks = 0;  // dropped because what is stored fails its checksum
   uint64_t slab_moves = 0;
   // Of the SSD tier.
-  uint64_t ssd_blocks = 0;        // complete, and not wholly in memory
-  uint64_t match_ssd_hits = 0;    // of match_hits: those of ssd_blocks
-  uint64_t demoted_blocks = 0;    // left memory, and are on an SSD
-  uint64_t demoted_bytes = 0;     // their slots
-  uint64_t unspilled_blocks = 0;  // of evicted_blocks: those that could have been on an SSD, had it been in time
-  uint64_t loads = 0;             // shards that came from an SSD
-  uint64_t loaded_bytes = 0;      // their payload
-  uint64_t failed_loads = 0;      // no memory, an error, or not what it should have been
-  uint64_t passed_through = 0;    // of loads: those that could not be kept in memory
-  uint64_t ready_bytes = 0;       // slots that can be given to others at once
-  uint64_t spilling_bytes = 0;    // on their way to an SSD
+  uint64_t ssd_blocks = 0;          // complete, and not wholly in memory
+  uint64_t match_ssd_hits = 0;      // of match_hits: those of ssd_blocks
+  uint64_t demoted_blocks = 0;      // left memory, and are on an SSD
+  uint64_t demoted_bytes = 0;       // their slots
+  uint64_t unspilled_blocks = 0;    // of evicted_blocks: those that could have been on an SSD, had it been in time
+  uint64_t over_budget_blocks = 0;  // passed over by the spill, to keep within the write budget
+  uint64_t loads = 0;               // shards that came from an SSD
+  uint64_t loaded_bytes = 0;        // their payload
+  uint64_t failed_loads = 0;        // no memory, an error, or not what it should have been
+  uint64_t passed_through = 0;      // of loads: those that could not be kept in memory
+  uint64_t ready_bytes = 0;         // slots that can be given to others at once
+  uint64_t spilling_bytes = 0;      // on their way to an SSD
   struct SizeClass {
     uint64_t slot_bytes = 0;
     uint64_t slabs = 0;

@@ -32,6 +32,7 @@
 #include "server/leases.h"
 #include "server/ssd/ssd_tier.h"
 #include "server/ssd/use_time.h"
+#include "server/ssd/write_budget.h"
 
 namespace quarry::server {
 
@@ -228,7 +229,7 @@ class BlockStoreImpl : public SsdOwner {
   std::vector<SpillItem> NextSpill(bool* nothing_left);
   // What became of a block that the policy gave.
   enum class Popped { kSpill, kReady, kPassedOver };
-  Popped GatherLocked(uint32_t block, std::vector<SpillItem>* items);
+  Popped GatherLocked(uint32_t block, WriteBudget::Admits admits, std::vector<SpillItem>* items);
   void PushReady(uint32_t block, uint64_t bytes);
   uint32_t PopReady();
   int64_t WallMs(uint32_t stored_at) const;
@@ -267,6 +268,8 @@ class BlockStoreImpl : public SsdOwner {
   uint64_t ready_bytes_ = 0;                 // guarded by ready_mutex_
   std::deque<Loading> waiting_loads_;        // for room; guarded by ready_mutex_
   uint64_t waiting_bytes_ = 0;               // of them; guarded by ready_mutex_
+  std::unique_ptr<WriteBudget> budget_;      // the spiller's
+  uint64_t spent_on_moves_ = 0;              // the spiller's: bytes that reclaim had moved as of the last look
   std::atomic<uint64_t> spilling_bytes_{0};  // of blocks on their way to an SSD
   std::atomic<bool> spill_all_{false};
   std::atomic<bool> spilled_all_{false};
@@ -290,7 +293,8 @@ class BlockStoreImpl : public SsdOwner {
   Counter stored_shards_{0}, stored_bytes_{0}, already_there_{0}, evicted_blocks_{0}, evicted_bytes_{0};
   Counter slab_evicted_blocks_{0}, slab_evicted_bytes_{0}, expired_blocks_{0}, corrupt_blocks_{0};
   std::array<Counter, kLeaseLimits> lease_limits_{};
-  Counter ssd_blocks_{0}, match_ssd_hits_{0}, demoted_blocks_{0}, demoted_bytes_{0}, unspilled_blocks_{0};
+  Counter ssd_blocks_{0}, match_ssd_hits_{0}, demoted_blocks_{0}, demoted_bytes_{0}, unspilled_blocks_{0},
+      over_budget_blocks_{0};
   Counter loads_good_{0}, loaded_bytes_{0}, loads_failed_{0}, passed_through_{0};
 
   // Last: it calls the rest until it is gone.

@@ -105,7 +105,10 @@ void BlockStoreImpl::FindBlocks(const Namespace& ns, Matching* matching) {
     const BlockState state = StateLocked(block);
     matching->states[item] = static_cast<char>(state);
     if (!IsComplete(state)) return;
-    if (state == BlockState::kSsd && matching->query.touch) UseRecordsLocked(block);
+    if (matching->query.touch) {
+      entry.used = 1;
+      if (state == BlockState::kSsd) UseRecordsLocked(block);
+    }
     matching->blocks[item] = block;
     matching->present[item] = 1;
     if (!matching->holds()) return;

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "server/block_store_impl.h"
+#include "server/ssd/record_header.h"
 
 namespace quarry::server {
 namespace {
@@ -62,6 +64,9 @@ std::vector<SpillItem> BlockStoreImpl::NextSpill(bool* nothing_left) {
   std::vector<SpillItem> items;
   uint64_t bytes = 0;
   bool any_ready = false;
+  const uint64_t moved_bytes = ssd_->moved_bytes();
+  budget_->Spend(moved_bytes - std::exchange(spent_on_moves_, moved_bytes));
+  const WriteBudget::Admits admits = budget_->Now();
   for (size_t blocks = 0; blocks < kBatchBlocks && bytes < kBatchBytes; ++blocks) {
     const uint32_t block = policy_->Pop();
     if (block == kNoBlock) {
@@ -72,7 +77,7 @@ std::vector<SpillItem> BlockStoreImpl::NextSpill(bool* nothing_left) {
     Popped popped;
     {
       std::lock_guard<std::mutex> lock(MutexOf(block));
-      popped = GatherLocked(block, &items);
+      popped = GatherLocked(block, admits, &items);
       slot_bytes = popped == Popped::kPassedOver ? 0 : SlotBytesLocked(index_->entry(block));
     }
     if (popped == Popped::kReady) PushReady(block, slot_bytes);
@@ -82,11 +87,15 @@ std::vector<SpillItem> BlockStoreImpl::NextSpill(bool* nothing_left) {
   if (any_ready) ServeWaitingLoads();
   // The policy gives a chain's end first; on the disk its blocks lie in order.
   std::reverse(items.begin(), items.end());
-  for (const SpillItem& item : items) spilling_bytes_.fetch_add(item.slot.capacity(), std::memory_order_relaxed);
+  for (const SpillItem& item : items) {
+    spilling_bytes_.fetch_add(item.slot.capacity(), std::memory_order_relaxed);
+    budget_->Spend(RecordBytes(item.slot.header()->payload_bytes));
+  }
   return items;
 }
 
-BlockStoreImpl::Popped BlockStoreImpl::GatherLocked(uint32_t block, std::vector<SpillItem>* items) {
+BlockStoreImpl::Popped BlockStoreImpl::GatherLocked(uint32_t block, WriteBudget::Admits admits,
+                                                    std::vector<SpillItem>* items) {
   BlockEntry& entry = index_->entry(block);
   if (entry.hash_bytes == 0 || entry.removed || !entry.HasSlot()) {
     policy_->Forget(block);
@@ -102,6 +111,10 @@ BlockStoreImpl::Popped BlockStoreImpl::GatherLocked(uint32_t block, std::vector<
   }
   const Namespace* ns = uses_[entry.ns].ns.load(std::memory_order_relaxed);
   if (entry.no_ssd || IsOnSsdLocked(block) || !IsComplete(StateLocked(block)) || events_.IsCleared(entry.ns)) {
+    return Popped::kReady;
+  }
+  if (admits == WriteBudget::Admits::kNone || (admits == WriteBudget::Admits::kUsed && entry.used == 0)) {
+    over_budget_blocks_.fetch_add(1, std::memory_order_relaxed);
     return Popped::kReady;
   }
   char buffer[kMaxHashBytes];

@@ -48,6 +48,7 @@ absl::Status BlockStoreImpl::OpenSsd(const SsdTierOptions& options, NamespaceReg
         return RestoreRecord(ns_index, record, place);
       });
   if (!status.ok()) return status;
+  budget_ = std::make_unique<WriteBudget>(options.write_budget_bytes_per_day, options.write_burst_bytes, clock_);
   load_reserve_bytes_ = arena_->memory().size() / kLoadReserveShare;
   ssd_->Start();
   spiller_ = std::thread([this] { SpillLoop(); });
@@ -227,6 +228,7 @@ void BlockStoreImpl::OnLoaded(uint32_t block, uint32_t shard, bool keep, SsdRead
       kept = keep && entry.removed == 0 && own == kNoSlot && record != kNoRecord;
       if (kept) {
         own = slot.Release();
+        entry.used = 1;
         ssd_->records().At(record).used_at = UseTimeNow(*clock_);
         if (StateLocked(block) == BlockState::kDram) ssd_blocks_.fetch_sub(1, std::memory_order_relaxed);
         if (entry.leases != 0) {

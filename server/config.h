@@ -25,6 +25,8 @@ struct ServerConfig {
   uint64_t ssd_extent_bytes = 0;  // 0: chosen from ssd_bytes
   std::string ssd_io = "auto";
   std::string ssd_on_newer = "refuse";
+  uint64_t ssd_write_budget_bytes = 0;  // a day, to all of them; 0: without a bound
+  uint64_t ssd_write_burst_bytes = 0;   // 0: an hour of the budget
   uint32_t index_shards = 64;
   int64_t max_lease_ns = 60'000'000'000;
   uint32_t max_lease_blocks = 64 << 10;

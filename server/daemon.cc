@@ -137,6 +137,9 @@ absl::Status Daemon::OpenStore(const ServerConfig& config) {
     SsdTierOptions ssd;
     ssd.dirs = config.ssd_dirs;
     ssd.max_records = options.max_ssd_records;
+    ssd.write_budget_bytes_per_day = config.ssd_write_budget_bytes;
+    ssd.write_burst_bytes =
+        config.ssd_write_burst_bytes != 0 ? config.ssd_write_burst_bytes : config.ssd_write_budget_bytes / 24;
     ssd.disk.max_bytes = config.ssd_bytes;
     ssd.disk.extent_bytes = config.ssd_extent_bytes;
     ssd.disk.group_bytes = std::min(kMaxGroupBytes, plan.arena_bytes / kGroupShare);

@@ -37,6 +37,7 @@ constexpr uint64_t kMinSsdBytes = 64ull << 20;
 constexpr uint64_t kMaxSsdBytes = 1ull << 50;
 constexpr uint64_t kMinExtentBytes = 4ull << 20;
 constexpr uint64_t kMaxExtentBytes = 4ull << 30;
+constexpr uint64_t kMinWriteBudgetBytes = 1ull << 20;
 constexpr size_t kMaxNodeNameBytes = 253;    // as long as a host name
 constexpr size_t kMaxSocketPathBytes = 107;  // sockaddr_un's, without the final 0
 
@@ -186,6 +187,11 @@ void AppendSsd(ServerConfig* c, std::vector<Setting>* out) {
                       &c->ssd_extent_bytes, kMinExtentBytes, kMaxExtentBytes));
   out->push_back(OneOf("ssd-io", "How SSDs are read and written; default: auto (the first of these that works)",
                        &c->ssd_io, {"auto", "io_uring", "libaio", "threads"}));
+  out->push_back(Size("ssd-write-budget", "Bytes a day that may be written to all SSDs; without it all cold blocks are",
+                      &c->ssd_write_budget_bytes, kMinWriteBudgetBytes, kMaxSsdBytes));
+  out->push_back(Size("ssd-write-burst",
+                      "Most of it that may be saved up and written at once; an hour of it if not given",
+                      &c->ssd_write_burst_bytes, kMinWriteBudgetBytes, kMaxSsdBytes));
   out->push_back(OneOf("ssd-on-newer", "What to do where a newer version has written; default: refuse",
                        &c->ssd_on_newer, {"refuse", "wipe"}));
 }

@@ -44,7 +44,8 @@ struct BlockEntry {
 
   // Guarded by the shard's mutex.
   uint16_t ns;
-  uint8_t hash_bytes;  // 0: the entry is free
+  uint8_t hash_bytes : 7;  // 0: the entry is free
+  uint8_t used : 1;        // matched or read since it was stored
   uint8_t group : 4;
   uint8_t many : 1;     // `set` rather than `slot`
   uint8_t parked : 1;   // popped by the policy while pinned; goes back with the last pin

@@ -180,7 +180,8 @@ uint32_t BlockIndex::Insert(uint64_t hash, const BlockKey& key, uint32_t block_s
   e.pins = 0;
   e.leases = 0;
   e.ns = key.ns;
-  e.hash_bytes = static_cast<uint8_t>(key.hash.size());
+  e.hash_bytes = key.hash.size() & 0x7f;
+  e.used = 0;
   e.group = key.group & 0xf;
   e.many = block_shards != 1;
   e.parked = 0;

@@ -95,6 +95,8 @@ void AddSsd(Families& out, const StoreStats& store, const Disks& disks) {
   out.Add(static_cast<double>(store.demoted_blocks));
   out.Counter("quarry_unspilled_blocks_total", "Blocks evicted before they could be written to an SSD.");
   out.Add(static_cast<double>(store.unspilled_blocks));
+  out.Counter("quarry_over_budget_blocks_total", "Cold blocks not written to an SSD, to keep within the write budget.");
+  out.Add(static_cast<double>(store.over_budget_blocks));
   out.Gauge("quarry_ready_bytes", "Slots of blocks that are on an SSD and next to be given away.");
   out.Add(static_cast<double>(store.ready_bytes));
   AddSpace(out, disks);

@@ -110,6 +110,7 @@ class RecordLog {
   void Pause(const absl::Status& why);
 
   RecordLogStats stats() const;
+  uint64_t moved_bytes() const { return moved_bytes_.load(std::memory_order_relaxed); }
 
  private:
   struct Group;

@@ -117,6 +117,7 @@ class SsdDisk {
   void NamespaceChanged(const Namespace& ns) { log_->NamespaceChanged(ns); }
 
   const std::string& dir() const { return options_.dir; }
+  uint64_t moved_bytes() const { return log_->moved_bytes(); }
   SsdDiskStats stats() const;
   std::vector<SsdExtentInfo> extents() const;
 

@@ -79,6 +79,12 @@ void SsdTier::NamespaceChanged(const Namespace& ns) {
   for (const auto& disk : disks_) disk->NamespaceChanged(ns);
 }
 
+uint64_t SsdTier::moved_bytes() const {
+  uint64_t bytes = 0;
+  for (const auto& disk : disks_) bytes += disk->moved_bytes();
+  return bytes;
+}
+
 std::vector<SsdDiskStats> SsdTier::stats() const {
   std::vector<SsdDiskStats> stats;
   for (const auto& disk : disks_) stats.push_back(disk->stats());

@@ -21,6 +21,9 @@ struct SsdTierOptions {
   std::vector<std::string> dirs;  // each a disk
   SsdDiskOptions disk;            // of each; dir and number are set here
   uint32_t max_records = 0;       // of all disks; bounds the memory that finds them
+  // What the block store may write to all of them together; see WriteBudget. 0: without a bound.
+  uint64_t write_budget_bytes_per_day = 0;
+  uint64_t write_burst_bytes = 0;
 };
 
 // Thread-safe.
@@ -50,6 +53,7 @@ class SsdTier {
   void ForgetNamespace(uint16_t ns_index);
   void NamespaceChanged(const Namespace& ns);
 
+  uint64_t moved_bytes() const;  // by reclaim, since the start
   RecordTable& records() { return *records_; }
   const RecordTable& records() const { return *records_; }
   std::vector<SsdDiskStats> stats() const;
