@@ -36,11 +36,12 @@ class SettingsFileTest(unittest.TestCase):
         self.assertEqual([line for line in lines if line and not line.startswith("#")], [])
 
     def test_quarryd_starts_with_every_setting_in_force(self):
-        with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+        with tempfile.NamedTemporaryFile("w", suffix=".toml") as file, \
+                tempfile.TemporaryDirectory(prefix="quarry-test-", dir="/var/tmp") as ssd:
             file.write(uncommented())
             file.flush()
             # What the file says of these is not for a test: flags win.
-            with quarryd.Quarryd(BINARY, ["--config", file.name, *quarryd.private_flags()]) as daemon:
+            with quarryd.Quarryd(BINARY, ["--config", file.name, *quarryd.private_flags(ssd_dir=ssd)]) as daemon:
                 self.assertEqual(daemon.grpc, "192.0.2.1:7420", "the file's --advertise-grpc is not in force")
                 self.assertIn("cache-1", daemon.log())
                 self.assertEqual(daemon.stop()[0], 0)
