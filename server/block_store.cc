@@ -331,16 +331,6 @@ StoreStats BlockStoreImpl::stats() const {
   return stats;
 }
 
-std::vector<std::pair<std::string, uint64_t>> BlockStoreImpl::tenant_bytes() const {
-  const std::vector<uint64_t> bytes = arena_->tenant_bytes();
-  std::lock_guard<std::mutex> lock(tenants_mutex_);
-  std::vector<std::pair<std::string, uint64_t>> result;
-  for (size_t i = 0; i < bytes.size() && i < tenants_.size(); ++i) {
-    if (!tenants_[i].empty()) result.emplace_back(tenants_[i], bytes[i]);
-  }
-  return result;
-}
-
 // ------------------------------------------------------------ the public class
 
 absl::StatusOr<std::unique_ptr<BlockStore>> BlockStore::Create(const BlockStoreOptions& options, Clock* clock) {

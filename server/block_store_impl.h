@@ -1,7 +1,7 @@
 // The block store's parts and how they work together. Private to server/block_store*.cc:
 //   block_store.cc        the public class, reads, touches, leases, statistics
 //   block_store_match.cc  matches
-//   block_store_put.cc    offers and tickets
+//   block_store_put.cc    offers and tickets; what tenants have in memory
 //   block_store_evict.cc  making room, removing blocks
 //   block_store_blocks.cc lookups, removal, listing, pins, sweeping
 //   block_store_expiry.cc blocks whose namespace has a time to live

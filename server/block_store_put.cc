@@ -216,4 +216,14 @@ void BlockStoreImpl::NameTenant(const Namespace& ns) {
   if (tenants_[ns.tenant_index].empty()) tenants_[ns.tenant_index] = ns.tenant;
 }
 
+std::vector<std::pair<std::string, uint64_t>> BlockStoreImpl::tenant_bytes() const {
+  const std::vector<uint64_t> bytes = arena_->tenant_bytes();
+  std::lock_guard<std::mutex> lock(tenants_mutex_);
+  std::vector<std::pair<std::string, uint64_t>> result;
+  for (size_t i = 0; i < bytes.size() && i < tenants_.size(); ++i) {
+    if (!tenants_[i].empty()) result.emplace_back(tenants_[i], bytes[i]);
+  }
+  return result;
+}
+
 }  // namespace quarry::server
