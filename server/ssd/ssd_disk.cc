@@ -131,9 +131,15 @@ absl::Status SsdDisk::Recover(const Know& know, const Restore& restore) {
     if (status.ok()) status = catalog_->Commit(&forget, true);
   }
   if (status.ok()) {
-    status = catalog_->ForEachRecord([&](const CatalogRecord& record) { Believe(record, restore); }, &unreadable);
+    std::vector<RecordPlace> not_believed;
+    status = catalog_->ForEachRecord(
+        [&](const CatalogRecord& record) {
+          if (!Believe(record, restore)) not_believed.push_back(PlaceOf(options_.number, record));
+        },
+        &unreadable);
+    dropped_records_ = not_believed.size() + unreadable;
+    if (status.ok()) status = Forget(not_believed);
   }
-  dropped_records_ += unreadable;
   if (!status.ok()) return Named(options_.dir, status);
   if (recovered_records_ + dropped_records_ != 0) {
     spdlog::info("{}: {} records are back, {} are not believed", options_.dir, recovered_records_, dropped_records_);
@@ -141,7 +147,21 @@ absl::Status SsdDisk::Recover(const Know& know, const Restore& restore) {
   return absl::OkStatus();
 }
 
-void SsdDisk::Believe(const CatalogRecord& record, const Restore& restore) {
+// Were they left, they would be there again at a later start: when their namespace's number has
+// been given to others, other records lie over them, or their block has been removed meanwhile.
+absl::Status SsdDisk::Forget(const std::vector<RecordPlace>& places) {
+  constexpr size_t kBatch = 10'000;
+  for (size_t begin = 0; begin < places.size(); begin += kBatch) {
+    CatalogBatch batch;
+    for (size_t i = begin; i < std::min(places.size(), begin + kBatch); ++i) {
+      batch.Remove(places[i].extent, places[i].page, places[i].inlined != 0);
+    }
+    if (absl::Status status = catalog_->Commit(&batch, true); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+bool SsdDisk::Believe(const CatalogRecord& record, const Restore& restore) {
   Extent* extent = extents_.Find(record.extent);
   const std::optional<RecordLog::Contents> contents = log_->ContentsOf(record.ns);
   const uint64_t bytes = RecordBytes(record.payload_bytes);
@@ -149,14 +169,12 @@ void SsdDisk::Believe(const CatalogRecord& record, const Restore& restore) {
   // One that is there may be missing its file, or have another's.
   const bool believed = extent != nullptr && contents && extent->inlined == record.inlined &&
                         (record.inlined || begin + bytes <= extent->bytes);
-  if (!believed || !restore(contents->index, record, PlaceOf(options_.number, record))) {
-    ++dropped_records_;
-    return;
-  }
+  if (!believed || !restore(contents->index, record, PlaceOf(options_.number, record))) return false;
   ++recovered_records_;
   extent->live_bytes += bytes;
   ++extent->live_records;
   extent->end = record.inlined ? extent->bytes : std::max(extent->end, begin + bytes);
+  return true;
 }
 
 void SsdDisk::Start() {

@@ -126,7 +126,8 @@ class SsdDisk {
           std::unique_ptr<Catalog> catalog, std::unique_ptr<ExtentFiles> files, std::unique_ptr<IoEngine> engine);
 
   absl::Status RestoreExtents();
-  void Believe(const CatalogRecord& record, const Restore& restore);
+  bool Believe(const CatalogRecord& record, const Restore& restore);
+  absl::Status Forget(const std::vector<RecordPlace>& places);
 
   const SsdDiskOptions options_;
   SsdOwner* const owner_;
