@@ -26,6 +26,7 @@ struct Extent {
   UniqueFd fd;
   State state = State::kFree;
   bool bad = false;                     // an IO of it failed: not written to any more
+  bool sync_failed = false;             // what had not been synced by then never counts
   uint64_t generation = 0;              // of what is in it
   uint64_t end = 0;                     // where the next record goes, bytes
   uint32_t next_page = 0;               // of an inline one

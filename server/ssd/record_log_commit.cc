@@ -106,8 +106,13 @@ std::shared_ptr<RecordLog::Group> RecordLog::NextGroup(Changes* changes) {
 
 absl::Status RecordLog::Sync(Group* group) {
   std::set<Extent*> written;
-  for (const LogEntry& entry : group->entries) {
-    if (!entry.failed && !entry.extent->inlined) written.insert(entry.extent);
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (LogEntry& entry : group->entries) {
+      // A kernel says once that a sync failed; the next one succeeds without what was lost.
+      entry.failed = entry.failed || entry.extent->sync_failed;
+      if (!entry.failed && !entry.extent->inlined) written.insert(entry.extent);
+    }
   }
   for (Extent* extent : written) {
     IoRequest sync;
@@ -117,6 +122,7 @@ absl::Status RecordLog::Sync(Group* group) {
     if (result >= 0) continue;
     std::lock_guard<std::mutex> lock(mutex_);
     extent->bad = true;
+    extent->sync_failed = true;
     return absl::ErrnoToStatus(static_cast<int>(-result), absl::StrCat("syncing extent ", extent->number));
   }
   return absl::OkStatus();
