@@ -56,8 +56,8 @@ Reclaimer::~Reclaimer() {
 void Reclaimer::Loop() {
   while (!stopping_) {
     extents_->WaitForFewer(kSpareExtents - 1, kLookAgain);
-    if (stopping_ || extents_->free() >= kSpareExtents || !log_->CanWrite()) continue;
-    Extent* victim = extents_->TakeVictim();
+    if (stopping_ || extents_->free() >= kSpareExtents) continue;
+    Extent* victim = log_->CanWrite() ? extents_->TakeVictim() : nullptr;
     if (victim == nullptr) {
       std::this_thread::sleep_for(kTryAgain);
     } else if (Reclaim(victim)) {
@@ -88,6 +88,9 @@ bool Reclaimer::Reclaim(Extent* victim) {
   }
   if (!batch.empty()) Move(victim, std::move(batch));
   log_->Flush();
+  // What could not be written elsewhere is still here; so is what a flushed namespace has left,
+  // until the owner lets go of it.
+  if (victim->live_records.load() != 0) return false;
   // Nobody is told of these records any more; who was, is let finish.
   while (victim->readers.load() != 0) {
     if (stopping_) return false;
@@ -97,8 +100,6 @@ bool Reclaimer::Reclaim(Extent* victim) {
     log_->Pause(status);
     return false;
   }
-  victim->live_bytes = 0;
-  victim->live_records = 0;
   extents_->Release(victim);
   return true;
 }

@@ -87,7 +87,8 @@ class RecordLog {
   bool CanWrite() const;
   // From now on nothing can be appended.
   void StopAppending();
-  // Every entry is answered once, by the owner: OnWritten or OnWriteFailed, OnMoved or OnLost.
+  // Every entry is answered once, by the owner: OnWritten or OnWriteFailed, or OnMoved; one that
+  // cannot be moved stays where it is, and nothing is said.
   // At least `spare_extents` are left free. Waits for the disk.
   void Append(std::vector<LogEntry> entries, uint32_t spare_extents);
   // What was appended before is answered when it returns.

@@ -178,11 +178,7 @@ void RecordLog::Answer(Group* group, const absl::Status& status) {
 }
 
 void RecordLog::AnswerFailed(SsdOwner* owner, const LogEntry& entry) {
-  if (entry.moved) {
-    owner->OnLost(KeyOf(entry.item), entry.from);
-  } else {
-    owner->OnWriteFailed(entry.item);
-  }
+  if (!entry.moved) owner->OnWriteFailed(entry.item);
 }
 
 void RecordLog::AnswerWritten(LogEntry* entry) {
