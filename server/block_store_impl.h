@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/btree_map.h"
 #include "server/block_store.h"
 #include "server/dram/block_index.h"
 #include "server/dram/eviction_policy.h"
@@ -225,12 +226,14 @@ class BlockStoreImpl : public SsdOwner {
 
   // ---- block_store_spill.cc
   void SpillLoop();
-  bool WantsSpill() const;
-  std::vector<SpillItem> NextSpill(bool* nothing_left);
+  // How much more should be free, or ready to be given away.
+  uint64_t MissingBytes() const;
+  std::vector<SpillItem> NextSpill(uint64_t wanted_bytes, bool* nothing_left);
   // What became of a block that the policy gave.
   enum class Popped { kSpill, kReady, kPassedOver };
   Popped GatherLocked(uint32_t block, WriteBudget::Admits admits, std::vector<SpillItem>* items);
-  void PushReady(uint32_t block, uint64_t bytes);
+  // `turn`: lower ones go first.
+  void PushReady(uint64_t turn, uint32_t block, uint64_t bytes);
   uint32_t PopReady();
   int64_t WallMs(uint32_t stored_at) const;
 
@@ -264,7 +267,8 @@ class BlockStoreImpl : public SsdOwner {
 
   // Blocks that the policy gave and that can go at once: they are on an SSD, or cannot be.
   mutable std::mutex ready_mutex_;
-  std::deque<Ready> ready_;                  // guarded by ready_mutex_, coldest first
+  absl::btree_map<uint64_t, Ready> ready_;   // guarded by ready_mutex_; by turn, coldest first
+  uint64_t next_turn_ = 0;                   // the spiller's
   uint64_t ready_bytes_ = 0;                 // guarded by ready_mutex_
   std::deque<Loading> waiting_loads_;        // for room; guarded by ready_mutex_
   uint64_t waiting_bytes_ = 0;               // of them; guarded by ready_mutex_

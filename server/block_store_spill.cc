@@ -24,12 +24,13 @@ constexpr std::chrono::milliseconds kLookEvery{5};
 
 void BlockStoreImpl::SpillLoop() {
   while (!spill_stopping_.load(std::memory_order_relaxed)) {
-    if (!WantsSpill() || !ssd_->CanWrite()) {
+    const uint64_t missing_bytes = MissingBytes();
+    if (missing_bytes == 0 || !ssd_->CanWrite()) {
       std::this_thread::sleep_for(kLookEvery);
       continue;
     }
     bool nothing_left = false;
-    std::vector<SpillItem> items = NextSpill(&nothing_left);
+    std::vector<SpillItem> items = NextSpill(std::min(missing_bytes, kBatchBytes), &nothing_left);
     if (!items.empty()) ssd_->Write(std::move(items));
     if (!nothing_left) continue;
     if (spill_all_.load(std::memory_order_relaxed)) {
@@ -44,12 +45,13 @@ void BlockStoreImpl::SpillAll() { spill_all_.store(true); }
 
 bool BlockStoreImpl::SpilledAll() const { return ssd_ == nullptr || spilled_all_.load() || !ssd_->CanWrite(); }
 
-bool BlockStoreImpl::WantsSpill() const {
-  if (spill_all_.load(std::memory_order_relaxed)) return !spilled_all_.load(std::memory_order_relaxed);
+uint64_t BlockStoreImpl::MissingBytes() const {
+  if (spill_all_.load(std::memory_order_relaxed)) {
+    return spilled_all_.load(std::memory_order_relaxed) ? 0 : kBatchBytes;
+  }
   const uint64_t arena_bytes = arena_->memory().size();
-  const uint64_t used_bytes = arena_->used_bytes();
+  const uint64_t free_bytes = arena_bytes - arena_->used_bytes();
   uint64_t wanted = arena_bytes / kReadyShare;
-  const uint64_t free_bytes = arena_bytes - used_bytes;
   uint64_t available =
       free_bytes - std::min(free_bytes, load_reserve_bytes_) + spilling_bytes_.load(std::memory_order_relaxed);
   {
@@ -57,17 +59,17 @@ bool BlockStoreImpl::WantsSpill() const {
     available += ready_bytes_;
     wanted += waiting_bytes_;
   }
-  return available < wanted;
+  return wanted - std::min(wanted, available);
 }
 
-std::vector<SpillItem> BlockStoreImpl::NextSpill(bool* nothing_left) {
+std::vector<SpillItem> BlockStoreImpl::NextSpill(uint64_t wanted_bytes, bool* nothing_left) {
   std::vector<SpillItem> items;
   uint64_t bytes = 0;
   bool any_ready = false;
   const uint64_t moved_bytes = ssd_->moved_bytes();
   budget_->Spend(moved_bytes - std::exchange(spent_on_moves_, moved_bytes));
   const WriteBudget::Admits admits = budget_->Now();
-  for (size_t blocks = 0; blocks < kBatchBlocks && bytes < kBatchBytes; ++blocks) {
+  for (size_t blocks = 0; blocks < kBatchBlocks && bytes < wanted_bytes; ++blocks) {
     const uint32_t block = policy_->Pop();
     if (block == kNoBlock) {
       *nothing_left = true;
@@ -80,9 +82,11 @@ std::vector<SpillItem> BlockStoreImpl::NextSpill(bool* nothing_left) {
       popped = GatherLocked(block, admits, &items);
       slot_bytes = popped == Popped::kPassedOver ? 0 : SlotBytesLocked(index_->entry(block));
     }
-    if (popped == Popped::kReady) PushReady(block, slot_bytes);
-    if (popped == Popped::kReady) any_ready = true;
-    if (popped == Popped::kSpill) bytes += slot_bytes;
+    bytes += slot_bytes;
+    const uint64_t turn = next_turn_++;
+    if (popped != Popped::kReady) continue;
+    PushReady(turn, block, slot_bytes);
+    any_ready = true;
   }
   if (any_ready) ServeWaitingLoads();
   // The policy gives a chain's end first; on the disk its blocks lie in order.
@@ -132,23 +136,24 @@ BlockStoreImpl::Popped BlockStoreImpl::GatherLocked(uint32_t block, WriteBudget:
     item.depth = policy_->DepthOf(block);
     item.stored_at_ms = WallMs(index_->stored_at(block));
     item.block = block;
+    item.turn = next_turn_;
     item.slot = arena_->Share(slot);
   }
   return Popped::kSpill;
 }
 
-void BlockStoreImpl::PushReady(uint32_t block, uint64_t bytes) {
+void BlockStoreImpl::PushReady(uint64_t turn, uint32_t block, uint64_t bytes) {
   std::lock_guard<std::mutex> lock(ready_mutex_);
-  ready_.push_back({block, bytes});
-  ready_bytes_ += bytes;
+  // Of a block of several shards, some may have failed one by one.
+  if (ready_.try_emplace(turn, Ready{block, bytes}).second) ready_bytes_ += bytes;
 }
 
 uint32_t BlockStoreImpl::PopReady() {
   if (ssd_ == nullptr) return kNoBlock;
   std::lock_guard<std::mutex> lock(ready_mutex_);
   if (ready_.empty()) return kNoBlock;
-  const Ready ready = ready_.front();
-  ready_.pop_front();
+  const Ready ready = ready_.begin()->second;
+  ready_.erase(ready_.begin());
   ready_bytes_ -= ready.bytes;
   return ready.block;
 }

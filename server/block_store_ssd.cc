@@ -109,7 +109,7 @@ void BlockStoreImpl::Load(const Namespace& ns, uint32_t group, uint32_t shard, H
   index_->Visit(&batch, [&](uint32_t item, uint32_t block) {
     ReadResult result;
     if (block == kNoBlock || IsOverLocked(block, lifetime)) {
-      result.miss = ghosts_.Recall(batch.hash(item));
+      result.miss = block == kNoBlock ? ghosts_.Recall(batch.hash(item)) : MissCause::kExpired;
       known.emplace_back(item, std::move(result));
       return;
     }
@@ -326,7 +326,7 @@ bool BlockStoreImpl::OnWritten(const SpillItem& item, uint32_t record) {
     if (IsOnSsdLocked(item.block)) ready_bytes = SlotBytesLocked(entry);
   }
   if (ready_bytes != 0) {
-    PushReady(item.block, ready_bytes);
+    PushReady(item.turn, item.block, ready_bytes);
     ServeWaitingLoads();
   }
   return true;
@@ -335,7 +335,7 @@ bool BlockStoreImpl::OnWritten(const SpillItem& item, uint32_t record) {
 // It goes when its turn comes, or is used before and tried again.
 void BlockStoreImpl::OnWriteFailed(const SpillItem& item) {
   spilling_bytes_.fetch_sub(item.slot.capacity(), std::memory_order_relaxed);
-  PushReady(item.block, item.slot.capacity());
+  PushReady(item.turn, item.block, item.slot.capacity());
 }
 
 SsdOwner::Fate BlockStoreImpl::OnReclaim(const ShardKey& key, const RecordPlace& place, UseTime used_since) {

@@ -32,6 +32,7 @@ struct SpillItem {
   uint32_t depth = 0;        // EvictionPolicy's
   int64_t stored_at_ms = 0;  // since 1970
   uint32_t block = 0;        // its number in the index
+  uint64_t turn = 0;         // the owner's: which of its blocks goes first when memory is needed
   SlotRef slot;
 };
 

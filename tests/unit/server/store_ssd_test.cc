@@ -1,0 +1,200 @@
+// The block store with an SSD tier, on a real disk: what goes there, what comes back, and what
+// does not.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/integration/temporary_dir.h"
+#include "tests/unit/server/ssd_testing.h"
+#include "tests/unit/server/store_testing.h"
+
+namespace quarry::server {
+namespace {
+
+constexpr uint64_t kPayload = 64 << 10;
+constexpr uint64_t kArena = 16 << 20;  // 256 blocks
+constexpr uint64_t kArenaBlocks = kArena / kPayload;
+
+class StoreSsdTest : public ::testing::Test {
+ protected:
+  void Open(uint64_t budget_bytes_per_day = 0, uint64_t burst_bytes = 0) {
+    BlockStoreOptions options = StoreHarness::Small(kArena);
+    options.max_ssd_records = 1 << 16;
+    harness_ = std::make_unique<StoreHarness>(options);
+    SsdTierOptions ssd;
+    ssd.dirs = {dir_.path()};
+    ssd.max_records = options.max_ssd_records;
+    ssd.disk.max_bytes = 256 << 20;
+    ssd.disk.group_bytes = 1 << 20;
+    ssd.write_budget_bytes_per_day = budget_bytes_per_day;
+    ssd.write_burst_bytes = burst_bytes;
+    const absl::Status status = harness_->store->OpenSsd(ssd, &harness_->namespaces);
+    ASSERT_TRUE(status.ok()) << status;
+    ns_ = &harness_->Open(TestSpec(kPayload, shards_));
+  }
+  BlockStore& store() { return *harness_->store; }
+
+  // No faster than the SSD takes them.
+  void Put(uint64_t id, bool no_ssd = false) {
+    for (uint32_t shard = 0; shard < shards_; ++shard) {
+      const std::string hash = TestHash(id);
+      PutOffer offer;
+      offer.shard = shard;
+      offer.hash = hash;
+      offer.bytes = kPayload;
+      offer.no_ssd = no_ssd;
+      OfferResult result = store().Offer(*ns_, offer);
+      ASSERT_TRUE(result.ticket) << static_cast<int>(result.outcome);
+      FillSlot(result.ticket.slot(), *ns_, hash, id * 16 + shard, kPayload, 0, shard);
+      result.ticket.Publish();
+    }
+    if (id % 8 == 7) Settle();
+  }
+  // Time goes on for what waits for it, until the spill has nothing to do.
+  void Settle() {
+    ASSERT_TRUE(Until([&] {
+      harness_->clock.AdvanceMs(5);
+      store().Tick();
+      const StoreStats stats = store().stats();
+      // A 32nd is for what comes from the SSD, and the last put may have begun on it.
+      const uint64_t free = stats.arena_bytes - stats.used_bytes + kPayload * shards_;
+      return free + stats.ready_bytes >= stats.arena_bytes / 32 + 8 * kPayload * shards_ && stats.spilling_bytes == 0;
+    }));
+  }
+  BlockState StateOf(uint64_t id) { return store().Lookup(*ns_, 0, HashSpan(TestHash(id), 32))[0].state; }
+  ReadResult Load(uint64_t id, uint32_t shard = 0) {
+    std::mutex mutex;
+    std::condition_variable loaded;
+    ReadResult result;
+    bool done = false;
+    store().Load(*ns_, 0, shard, HashSpan(TestHash(id), 32), [&](size_t, ReadResult read) {
+      std::lock_guard<std::mutex> lock(mutex);
+      result = std::move(read);
+      done = true;
+      loaded.notify_one();
+    });
+    std::unique_lock<std::mutex> lock(mutex);
+    while (!done) {
+      loaded.wait_for(lock, std::chrono::milliseconds(1));
+      lock.unlock();
+      harness_->clock.AdvanceMs(5);
+      store().Tick();
+      lock.lock();
+    }
+    return result;
+  }
+  bool Comes(uint64_t id, uint32_t shard = 0) {
+    const ReadResult read = Load(id, shard);
+    return read.slot && HoldsBytes(id * 16 + shard, read.slot.payload(), kPayload);
+  }
+
+  quarry::testing::TemporaryDir dir_;
+  uint32_t shards_ = 1;
+  std::unique_ptr<StoreHarness> harness_;
+  const Namespace* ns_ = nullptr;
+};
+
+TEST_F(StoreSsdTest, ColdBlocksLeaveMemoryAndComeBack) {
+  Open();
+  for (uint64_t id = 0; id < 2 * kArenaBlocks; ++id) Put(id);
+  EXPECT_EQ(store().stats().unspilled_blocks, 0u);
+  EXPECT_EQ(StateOf(0), BlockState::kSsd);
+  EXPECT_EQ(store().stats().complete_blocks, 2 * kArenaBlocks);
+  for (uint64_t id = 0; id < 2 * kArenaBlocks; ++id) EXPECT_TRUE(Comes(id)) << id;
+  EXPECT_EQ(StateOf(2 * kArenaBlocks - 1), BlockState::kDram);
+}
+
+TEST_F(StoreSsdTest, AllShardsOfABlockGoAndEachComesBackByItself) {
+  shards_ = 3;
+  Open();
+  for (uint64_t id = 0; id < kArenaBlocks; ++id) Put(id);
+  ASSERT_EQ(StateOf(0), BlockState::kSsd);
+  EXPECT_TRUE(Comes(0, 2));
+  EXPECT_EQ(StateOf(0), BlockState::kSsd);  // two are still there only
+  EXPECT_TRUE(Comes(0, 0));
+  EXPECT_TRUE(Comes(0, 1));
+  EXPECT_EQ(StateOf(0), BlockState::kDram);
+}
+
+TEST_F(StoreSsdTest, WhatIsNotForSsdsIsEvictedInstead) {
+  Open();
+  for (uint64_t id = 0; id < 2 * kArenaBlocks; ++id) Put(id, id % 2 == 0);
+  EXPECT_EQ(StateOf(0), BlockState::kAbsent);
+  EXPECT_EQ(StateOf(1), BlockState::kSsd);
+  EXPECT_EQ(store().stats().unspilled_blocks, 0u);
+}
+
+TEST_F(StoreSsdTest, WhileTheBudgetIsShortOnlyBlocksThatWereUsedAreWritten) {
+  // A burst for a few blocks; a day's bytes come so slowly that none are added meanwhile.
+  Open(1 << 20, 16 * kPayload);
+  for (uint64_t id = 0; id < 2 * kArenaBlocks; ++id) {
+    Put(id);
+    if (id % 64 == 0) harness_->Match(*ns_, {id});
+  }
+  EXPECT_GT(store().stats().over_budget_blocks, kArenaBlocks / 2);
+  std::set<uint64_t> written;
+  for (uint64_t id = 0; id < kArenaBlocks / 2; ++id) {
+    if (StateOf(id) == BlockState::kSsd) written.insert(id);
+  }
+  // At first all are, until half of the burst is gone.
+  EXPECT_LT(written.size(), 24u);
+  EXPECT_TRUE(written.contains(64));
+  EXPECT_FALSE(written.contains(63));
+}
+
+TEST_F(StoreSsdTest, WhenAllElseIsLeasedLoadsPassThroughTheirReserve) {
+  Open();
+  for (uint64_t id = 0; id < kArenaBlocks + 64; ++id) Put(id);
+  ASSERT_EQ(StateOf(0), BlockState::kSsd);
+  std::vector<uint64_t> in_memory;
+  for (uint64_t id = 0; id < kArenaBlocks + 64; ++id) {
+    if (StateOf(id) == BlockState::kDram) in_memory.push_back(id);
+  }
+  // Each by itself: they need not be a chain.
+  std::vector<std::string> leases;
+  for (uint64_t id : in_memory) leases.push_back(harness_->Match(*ns_, {id}, 60'000).lease);
+  // New blocks take what is left, but for the reserve.
+  uint64_t id = 1000;
+  while (true) {
+    OfferResult offer = harness_->Offer(*ns_, id, kPayload);
+    if (!offer.ticket) break;
+    FillSlot(offer.ticket.slot(), *ns_, TestHash(id), id * 16, kPayload, 0, 0);
+    offer.ticket.Publish();
+    const MatchResult leased = harness_->Match(*ns_, {id}, 60'000);
+    if (leased.lease.empty()) break;
+    ++id;
+    ASSERT_LT(id, 1000 + kArenaBlocks);
+  }
+  const uint64_t before = store().stats().passed_through;
+  for (uint64_t cold = 0; cold < 8; ++cold) EXPECT_TRUE(Comes(cold)) << cold;
+  EXPECT_GE(store().stats().passed_through + store().stats().loads, before + 8);
+}
+
+TEST_F(StoreSsdTest, AfterARestartBlocksAreAsOldAsTheyAre) {
+  Open();
+  for (uint64_t id = 0; id < kArenaBlocks + 64; ++id) Put(id);
+  ASSERT_EQ(StateOf(0), BlockState::kSsd);
+  store().SpillAll();
+  ASSERT_TRUE(Until([&] {
+    harness_->clock.AdvanceMs(50);
+    return store().SpilledAll();
+  }));
+  harness_.reset();
+  Open();
+  EXPECT_EQ(store().stats().complete_blocks, kArenaBlocks + 64);
+  EXPECT_EQ(store().stats().ssd_blocks, kArenaBlocks + 64);
+  ASSERT_TRUE(harness_->namespaces.SetTtl(*ns_, 60'000).ok());
+  EXPECT_TRUE(Comes(3));
+  harness_->clock.AdvanceMs(61'000);
+  EXPECT_EQ(StateOf(3), BlockState::kAbsent);
+  EXPECT_EQ(Load(5).miss, MissCause::kExpired);
+}
+
+}  // namespace
+}  // namespace quarry::server
