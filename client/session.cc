@@ -37,7 +37,7 @@ absl::Status Session::Connect(const ClientOptions& options, UniqueFd control, st
     // Beginning after the control stream's loop, which they leave alone where they can.
     channel.streams.push_back({data[i].release(), context_.loops[(i + 1) % context_.loops.size()]});
   }
-  channel.on_closed = [weak = weak_from_this()](absl::Status why) {
+  channel.on_closed = [weak = weak_from_this()](const absl::Status& why) {
     const auto self = weak.lock();
     if (self == nullptr) return;
     self->PostSafely([why](Session* session) {
@@ -79,7 +79,7 @@ absl::Status Session::Admit(const std::shared_ptr<Operation>& operation) {
   return absl::OkStatus();
 }
 
-absl::Status Session::Begin(std::shared_ptr<Operation> operation, const std::string& message) {
+absl::Status Session::Begin(const std::shared_ptr<Operation>& operation, const std::string& message) {
   if (control_->outgoing_bytes() > kMaxOutgoingBytes) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the server has left more than ", kMaxOutgoingBytes, " bytes unread"));
@@ -214,7 +214,7 @@ void Session::OnControlMessage(absl::string_view bytes) {
   if (error != nullptr) return EndOperation(message->request, StatusOf(*error), EndedBy::kServer);
   // From a newer minor version, and thus nothing that this one has to know.
   if (std::holds_alternative<std::monostate>(message->body)) return;
-  if (absl::Status status = operation->OnMessage(*message); !status.ok()) Break(std::move(status));
+  if (absl::Status status = operation->OnMessage(*message); !status.ok()) Break(status);
 }
 
 // The reply to what has ended meanwhile. A lease in it would pin blocks for nobody.
@@ -225,7 +225,7 @@ void Session::OnStrayReply(const wire::ServerMessage& message) {
   }
 }
 
-void Session::Break(absl::Status why) {
+void Session::Break(const absl::Status& why) {
   std::vector<uint64_t> ids;
   {
     std::lock_guard lock(mutex_);
@@ -242,8 +242,8 @@ void Session::Break(absl::Status why) {
   context_.on_broken();
 }
 
-void Session::Dispose(absl::Status why) {
-  loop()->Run([this, &why] { Break(std::move(why)); });
+void Session::Dispose(const absl::Status& why) {
+  loop()->Run([this, &why] { Break(why); });
   // Broken: nobody exposes or withdraws any more. Tasks that were posted before find no
   // operation.
   channel_.reset();

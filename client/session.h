@@ -58,7 +58,7 @@ class Session : public OperationHost, private ControlStream::Listener, public st
 
   // Starts an operation: exposes its buffers, sends `message`. Not OK: nothing was begun
   // (Unavailable, ResourceExhausted). OK: the operation will end.
-  absl::Status Begin(std::shared_ptr<Operation> operation, const std::string& message);
+  absl::Status Begin(const std::shared_ptr<Operation>& operation, const std::string& message);
   // The same for a caller that waits for the operation next: if it is the only one under way,
   // the caller itself reads the reply, and the operation has ended when this returns.
   absl::Status BeginAndRead(const std::shared_ptr<ReplyOperation>& operation, const std::string& message);
@@ -66,7 +66,7 @@ class Session : public OperationHost, private ControlStream::Listener, public st
   void Cancel(uint64_t id);
   // Ends all operations with `why` unless the session has broken already, closes the
   // streams and releases what was held. Not on a loop's thread.
-  void Dispose(absl::Status why);
+  void Dispose(const absl::Status& why);
 
   void EndOperation(uint64_t id, absl::Status status, EndedBy by) override;
   void PostToOperation(uint64_t id) override;
@@ -88,9 +88,9 @@ class Session : public OperationHost, private ControlStream::Listener, public st
 
   // Loop thread.
   void OnControlMessage(absl::string_view bytes) override;
-  void OnControlBroken(absl::Status why) override { Break(std::move(why)); }
+  void OnControlBroken(absl::Status why) override { Break(why); }
   void OnStrayReply(const wire::ServerMessage& message);
-  void Break(absl::Status why);
+  void Break(const absl::Status& why);
   void ReleaseHeld(uint64_t id);
   void CountReleased(Operation* operation);
   void ArmTimer();

@@ -71,7 +71,7 @@ absl::StatusOr<uint64_t> Parse(absl::string_view text, absl::Span<const Unit> un
   if (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
   if (unit.empty()) {
     if (bare_factor != 0) return Scale(text, number, bare_factor);
-    const absl::StatusOr<uint64_t> value = Scale(text, number, 1);
+    absl::StatusOr<uint64_t> value = Scale(text, number, 1);
     if (!value.ok() || *value == 0) return value;
     return absl::InvalidArgumentError(absl::StrCat("\"", text, "\" has no unit, ", examples));
   }

@@ -59,7 +59,7 @@ BlockStoreImpl::~BlockStoreImpl() {
     if (spiller_.joinable()) spiller_.join();
     // It calls back while it goes, so the pointer has to stay good: reset would clear it first.
     delete ssd_.get();
-    ssd_.release();
+    (void)ssd_.release();
   }
 }
 

@@ -67,7 +67,8 @@ bool LeaseTable::Renew(absl::string_view tenant, absl::string_view token, int64_
   if (it == by_token_.end()) return false;
   auto node = by_expiry_.extract(it->second);
   node.key() = expires_ns;
-  by_token_[node.mapped()->token] = by_expiry_.insert(std::move(node));
+  const auto renewed = by_expiry_.insert(std::move(node));
+  by_token_[renewed->second->token] = renewed;
   ++counts_.renewed;
   return true;
 }

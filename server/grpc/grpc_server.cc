@@ -37,13 +37,13 @@ void LogFromGrpc(gpr_log_func_args* args) {
 }
 
 void PrepareOnce() {
-  static const bool kDone = [] {
+  static const bool done = [] {
     gpr_set_log_function(LogFromGrpc);
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     return true;
   }();
-  (void)kDone;
+  (void)done;
 }
 
 }  // namespace

@@ -102,7 +102,7 @@ grpc::Status ToGrpc(const absl::Status& status, const std::vector<std::string>& 
     Add(any, 1, absl::StrCat("type.googleapis.com/", detail.type));
     Add(any, 2, detail.bytes);
   }
-  return {static_cast<grpc::StatusCode>(status.code()), text, std::move(rpc_status)};
+  return {static_cast<grpc::StatusCode>(status.code()), text, rpc_status};
 }
 
 grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const absl::Status& status,

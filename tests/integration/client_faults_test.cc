@@ -278,24 +278,24 @@ TEST(ClientStoppedTest, BeyondItsDeadlineItsOperationsEndWithThat) {
     Relay::Direction direction;
     const char* gauge;
   };
-  for (const auto& [body, direction, gauge] : {Case{PutUntilTheDeadline, Relay::kToServer, kInFlightPuts},
-                                               Case{GetUntilTheDeadline, Relay::kToClient, kInFlightBytes}}) {
+  for (const Case& c : {Case{PutUntilTheDeadline, Relay::kToServer, kInFlightPuts},
+                        Case{GetUntilTheDeadline, Relay::kToClient, kInFlightBytes}}) {
     PrivateServer server(kMemory);
-    Child child(body);
+    Child child(c.body);
     {
       Peer peer(server.address(), PlainSpec(kShard));
       Batch blocks(peer, kFirstId, kBlocks);
       ASSERT_TRUE(blocks.Put().ok());
     }
     Relay relay(server.address());
-    relay.Limit(direction, kShard / 2);
+    relay.Limit(c.direction, kShard / 2);
     child.line().Say(relay.address());
-    ASSERT_TRUE(server.Until([gauge](const auto& metrics) { return metrics.at(gauge) > 0; }));
+    ASSERT_TRUE(server.Until([&c](const auto& metrics) { return metrics.at(c.gauge) > 0; }));
     child.Signal(SIGSTOP);
-    relay.Open(direction);
+    relay.Open(c.direction);
     ASSERT_TRUE(server.BecomesIdle(1));
     child.Signal(SIGCONT);
-    EXPECT_EQ(child.Wait(), 0) << gauge;
+    EXPECT_EQ(child.Wait(), 0) << c.gauge;
   }
 }
 

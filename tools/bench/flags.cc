@@ -95,12 +95,12 @@ void AddTransferFlags(CLI::App* app, ParsedTransfer* parsed) {
 }
 
 void FinishTransfer(ParsedTransfer* parsed) {
-  static const std::map<std::string, TransferOp> kOps = {{"put", TransferOp::kPut},
-                                                         {"get", TransferOp::kGet},
-                                                         {"fetch", TransferOp::kFetch},
-                                                         {"match", TransferOp::kMatch}};
+  static const std::map<std::string, TransferOp> ops = {{"put", TransferOp::kPut},
+                                                        {"get", TransferOp::kGet},
+                                                        {"fetch", TransferOp::kFetch},
+                                                        {"match", TransferOp::kMatch}};
   TransferOptions& options = parsed->options;
-  options.op = kOps.at(parsed->op);
+  options.op = ops.at(parsed->op);
   options.checksum = !parsed->no_checksum;
   options.against_limit = !parsed->against.empty();
   if (options.block_bytes == 0 || options.block_bytes > kMaxBlockBytes || options.match_block_bytes == 0 ||

@@ -30,10 +30,10 @@ class GrpcRunner {
     if (server_->grpc().empty()) return absl::InvalidArgumentError("--server needs --server-grpc");
     absl::Status status;
     if (options_.match) status = RunMatch();
-    if (status.ok() && options_.get) status = RunBytes(TransferOp::kGet, &report_.get.emplace());
+    if (status.ok() && options_.get) status = RunBytes(TransferOp::kGet, &report_.get.emplace(GrpcReport::Bytes{}));
     if (status.ok() && options_.observers) status = RunObservers();
     // Last, because it evicts what the gets look for.
-    if (status.ok() && options_.put) status = RunBytes(TransferOp::kPut, &report_.put.emplace());
+    if (status.ok() && options_.put) status = RunBytes(TransferOp::kPut, &report_.put.emplace(GrpcReport::Bytes{}));
     if (!status.ok()) return status;
     if (getloadavg(&report_.load, 1) != 1) report_.load = 0;
     if (status = server_->Stop(); !status.ok()) return status;
@@ -137,7 +137,7 @@ class GrpcRunner {
     if (!session.ok()) return session.status();
     auto churn = Churn::Start(server_->transfer(), options_.events_per_s);
     if (!churn.ok()) return churn.status();
-    GrpcReport::Observers& report = report_.observers.emplace();
+    GrpcReport::Observers& report = report_.observers.emplace(GrpcReport::Observers{});
     std::vector<double> without, with;
     const auto run = [&](std::vector<double>* rates) {
       const Slice slice = (*session)->Run(SliceNs());
@@ -152,7 +152,7 @@ class GrpcRunner {
       Observers observers(options_, server_->grpc(), server_->metrics());
       run(&with);
       Observers::Counts counts;
-      const absl::Status status = observers.Stop(&counts);
+      absl::Status status = observers.Stop(&counts);
       report.scrapes += counts.scrapes;
       report.stats += counts.stats;
       report.events += counts.events;

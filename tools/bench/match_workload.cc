@@ -13,8 +13,8 @@ constexpr size_t kChainsChosenTogether = 256;
 
 class MatchClient {
  public:
-  MatchClient(const TransferOptions& options, std::unique_ptr<Client> client, Namespace ns, uint32_t number)
-      : options_(options), client_(std::move(client)), ns_(std::move(ns)), random_(number + 1) {}
+  MatchClient(const TransferOptions& options, std::unique_ptr<Client> client, const Namespace& ns, uint32_t number)
+      : options_(options), client_(std::move(client)), ns_(ns), random_(number + 1) {}
 
   Client* client() { return client_.get(); }
   const Namespace& ns() const { return ns_; }
@@ -115,7 +115,7 @@ absl::StatusOr<std::unique_ptr<Workload>> MakeMatchWorkload(const TransferOption
     if (!client.ok()) return client.status();
     auto ns = OpenBenchNamespace(client->get(), options.match_block_bytes, kTokensPerBlock);
     if (!ns.ok()) return ns.status();
-    clients.push_back(std::make_unique<MatchClient>(options, *std::move(client), *std::move(ns), i));
+    clients.push_back(std::make_unique<MatchClient>(options, *std::move(client), *ns, i));
   }
   const absl::Status filled = FillServer(clients[0]->client(), clients[0]->ns(), 0, options.blocks, 1);
   if (!filled.ok()) return filled;

@@ -96,7 +96,7 @@ std::optional<double> ServerUnderTest::CpuSeconds() const {
 
 absl::Status ServerUnderTest::Stop() {
   if (process_ == nullptr) return absl::OkStatus();
-  const absl::Status status = process_->Stop(kStopTimeoutMs);
+  absl::Status status = process_->Stop(kStopTimeoutMs);
   process_.reset();
   return status;
 }

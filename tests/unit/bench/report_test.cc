@@ -68,9 +68,12 @@ TEST(TransferReport, TextSaysThatAComparisonIsVoid) {
 TEST(GrpcReport, SaysOfEachPartWhetherItIsWithinItsTarget) {
   GrpcReport report;
   report.match = {.p50_us = 90, .p99_us = 349, .empty_p50_us = 60, .empty_p99_us = 100};
-  report.get.emplace().ratio = 0.5;
-  report.put.emplace().ratio = 0.49;
-  report.observers.emplace().loss = 0.02;
+  report.get = GrpcReport::Bytes{};
+  report.get->ratio = 0.5;
+  report.put = GrpcReport::Bytes{};
+  report.put->ratio = 0.49;
+  report.observers = GrpcReport::Observers{};
+  report.observers->loss = 0.02;
   const GrpcOptions options;
   const json result = json::parse(FormatJson(options, report));
   EXPECT_EQ(result["match"]["within"], true);

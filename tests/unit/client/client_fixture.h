@@ -82,7 +82,7 @@ class ClientFixture : public testing::Test {
     fakes::FakeNode::AnswerOpenNamespace(&session_.control, kTestHandle, TestNamespaceId());
     auto ns = opened.get();
     ASSERT_TRUE(ns.ok()) << ns.status();
-    ns_ = std::move(*ns);
+    ns_ = *ns;
     auto region = client_->RegisterMemory(memory_.data(), memory_.size());
     ASSERT_TRUE(region.ok()) << region.status();
     region_ = std::move(*region);

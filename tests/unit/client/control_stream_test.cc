@@ -25,12 +25,14 @@ std::string Framed(absl::string_view message) {
 }
 
 class ControlStreamTest : public testing::Test, private ControlStream::Listener {
+ public:
+  ~ControlStreamTest() override {
+    loop_.Run([this] { stream_->Stop(); });
+  }
+
  protected:
   ControlStreamTest() {
     loop_.Run([this] { stream_->Start(); });
-  }
-  ~ControlStreamTest() override {
-    loop_.Run([this] { stream_->Stop(); });
   }
 
   void Say(absl::string_view bytes) {

@@ -11,7 +11,6 @@
 namespace quarry {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 struct Group {

@@ -79,7 +79,7 @@ TEST_F(Segments, RefusesTooManyPieces) {
 
 TEST_F(Segments, RefusesPiecesOutsideTheRegisteredRanges) {
   const auto outside = HasSubstr("not inside one registered range");
-  const auto check = [this](const SegmentList& list, std::vector<MemoryRange> ranges) {
+  const auto check = [](const SegmentList& list, const std::vector<MemoryRange>& ranges) {
     return ValidateSegments(list, SegmentUse::kDestination, ranges, TotalBytes(list));
   };
   EXPECT_REFUSED(check({{At(0), 8, 0, 1}}, {}), outside);

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "absl/strings/str_cat.h"
 #include "common/checksum.h"
 #include "tools/quarryctl/archive/new_file.h"
 #include "tools/quarryctl/archive/reader.h"
@@ -161,8 +162,9 @@ TEST(Archive, IsRefusedWhenBytesWereAddedOrRecordsMoved) {
   const std::string second = both.substr(begin + bytes, bytes);
   const std::string end = both.substr(both.size() - 40);
   ASSERT_TRUE(Verify(head + first + second + end).ok());
-  for (const std::string& records_changed : {first, first + first, second + first, first + second + second}) {
-    EXPECT_THAT(Refusal(head + records_changed + end), HasSubstr("the end tells of 2 shards"));
+  for (const std::string& changed :
+       {first, absl::StrCat(first, first), absl::StrCat(second, first), absl::StrCat(first, second, second)}) {
+    EXPECT_THAT(Refusal(absl::StrCat(head, changed, end)), HasSubstr("the end tells of 2 shards"));
   }
 }
 

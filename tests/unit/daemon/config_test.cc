@@ -18,21 +18,21 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-CommandLine Parse(std::vector<std::string> arguments) {
+CommandLine Parse(const std::vector<std::string>& arguments) {
   std::vector<const char*> argv = {"quarryd"};
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());
   return ParseCommandLine(static_cast<int>(argv.size()), argv.data());
 }
 
-ServerConfig Parsed(std::vector<std::string> arguments) {
-  CommandLine result = Parse(std::move(arguments));
+ServerConfig Parsed(const std::vector<std::string>& arguments) {
+  CommandLine result = Parse(arguments);
   EXPECT_TRUE(result.config.has_value()) << result.output;
   return result.config.value_or(ServerConfig{});
 }
 
 // The message on stderr; checks that it is one line and that the exit code is 2.
-std::string Refused(std::vector<std::string> arguments) {
-  const CommandLine result = Parse(std::move(arguments));
+std::string Refused(const std::vector<std::string>& arguments) {
+  const CommandLine result = Parse(arguments);
   EXPECT_FALSE(result.config.has_value());
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(result.output.find('\n'), result.output.size() - 1) << result.output;
@@ -54,7 +54,7 @@ class ConfigTest : public testing::Test {
   }
 
   std::string File(const std::string& text) {
-    const std::string path = folder_ + "/quarryd.toml";
+    std::string path = folder_ + "/quarryd.toml";
     std::ofstream(path) << text;
     return path;
   }

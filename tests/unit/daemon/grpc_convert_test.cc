@@ -94,8 +94,8 @@ TEST(ToProtoTest, StatsKeepEveryFieldApart) {
                               &stats.evicted_blocks};
   uint64_t next = 0;
   for (uint64_t* field : fields) *field = ++next;
-  for (int i = 1; i < kMissCauses; ++i) stats.misses[i] = static_cast<uint64_t>(100 + i);
-  for (int i = 1; i < kRefusalReasons; ++i) stats.refusals[i] = static_cast<uint64_t>(200 + i);
+  for (uint64_t i = 1; i < kMissCauses; ++i) stats.misses[i] = 100 + i;
+  for (uint64_t i = 1; i < kRefusalReasons; ++i) stats.refusals[i] = 200 + i;
   stats.size_classes.push_back({301, 302, 303, 304});
   v1::StatsResponse r;
   ToProto(stats, &r);

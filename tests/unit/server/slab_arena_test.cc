@@ -83,7 +83,7 @@ TEST(SlabArenaTest, LastReferenceReturnsTheSlot) {
   SlotRef slot = Allocate(*arena, kSlab);
   SlotRef copy = slot;
   SlotRef moved = std::move(slot);
-  EXPECT_FALSE(slot);
+  EXPECT_FALSE(slot);  // NOLINT: what a move leaves behind is promised to be empty
   EXPECT_FALSE(Allocate(*arena, kSlab));
   copy = SlotRef();
   EXPECT_FALSE(Allocate(*arena, kSlab));
