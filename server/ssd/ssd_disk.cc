@@ -58,7 +58,7 @@ absl::StatusOr<std::unique_ptr<SsdDisk>> SsdDisk::Open(const SsdDiskOptions& opt
   catalog_options.env = options.env;
   absl::StatusOr<std::unique_ptr<Catalog>> catalog = Catalog::Open(options.dir + "/catalog", catalog_options);
   if (!catalog.ok()) return Named(options.dir, catalog.status());
-  if (options.wrap_files) *files = options.wrap_files(*std::move(files));
+  if (options.wrap_files) *files = options.wrap_files(std::move(*files));
   if (options.wrap_io) io->engine = options.wrap_io(std::move(io->engine));
   return std::unique_ptr<SsdDisk>(
       new SsdDisk(options, records, owner, clock, *std::move(catalog), *std::move(files), std::move(io->engine)));

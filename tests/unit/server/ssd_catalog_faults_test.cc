@@ -113,7 +113,7 @@ class DiskEnv : public rocksdb::EnvWrapper {
   const char* Name() const override { return "DiskEnv"; }
   rocksdb::Status NewWritableFile(const std::string& name, std::unique_ptr<rocksdb::WritableFile>* file,
                                   const rocksdb::EnvOptions& options) override {
-    const rocksdb::Status status = target()->NewWritableFile(name, file, options);
+    rocksdb::Status status = target()->NewWritableFile(name, file, options);
     if (status.ok()) *file = std::make_unique<File>(this, name, std::move(*file));
     return status;
   }
