@@ -48,7 +48,7 @@ class BlockStoreImpl : public SsdOwner {
   absl::Span<std::byte> arena() const { return arena_->memory(); }
   MatchResult Match(const Namespace& ns, const MatchQuery& query);
   void Read(const Namespace& ns, uint32_t group, uint32_t shard, HashSpan hashes, std::vector<ReadResult>* results);
-  void Load(const Namespace& ns, uint32_t group, uint32_t shard, HashSpan hashes, const LoadDone& done);
+  void Load(const Namespace& ns, uint32_t group, uint32_t shard, HashSpan hashes, LoadDone done);
   OfferResult Offer(const Namespace& ns, const PutOffer& offer);
   void Publish(PutTicket* ticket);
   // kNone: the ticket is dropped without a word.

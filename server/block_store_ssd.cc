@@ -43,7 +43,7 @@ absl::Status BlockStoreImpl::OpenSsd(const SsdTierOptions& options, NamespaceReg
     if (known.ttl_ms != 0) ExpectExpiry();
     return RecordLog::Contents{index, opened->ns};
   };
-  const absl::Status status =
+  absl::Status status =
       ssd_->Recover(know, [this](uint16_t ns_index, const CatalogRecord& record, const RecordPlace& place) {
         return RestoreRecord(ns_index, record, place);
       });
@@ -99,10 +99,10 @@ int64_t BlockStoreImpl::WallMs(uint32_t stored_at) const {
 
 // ------------------------------------------------------------ loading
 
-void BlockStoreImpl::Load(const Namespace& ns, uint32_t group, uint32_t shard, HashSpan hashes, const LoadDone& done) {
+void BlockStoreImpl::Load(const Namespace& ns, uint32_t group, uint32_t shard, HashSpan hashes, LoadDone done) {
   BlockBatch batch(index_.get(), static_cast<uint16_t>(ns.index));
   batch.Add(static_cast<uint8_t>(group), hashes);
-  const auto shared_done = std::make_shared<const LoadDone>(done);
+  const auto shared_done = std::make_shared<const LoadDone>(std::move(done));
   const Lifetime lifetime = LifetimeOf(ns);
   std::vector<std::pair<size_t, ReadResult>> known;
   std::vector<Loading> started;
@@ -147,7 +147,7 @@ void BlockStoreImpl::Load(const Namespace& ns, uint32_t group, uint32_t shard, H
   });
   for (auto& [item, result] : known) {
     if (!result.slot) CountMiss(result.miss);
-    done(item, std::move(result));
+    (*shared_done)(item, std::move(result));
   }
   StartLoads(std::move(started));
 }
@@ -387,7 +387,7 @@ void BlockStoreImpl::OnLost(const ShardKey& key, const RecordPlace& place) {
 // ------------------------------------------------------------ the public class
 
 void BlockStore::Load(const Namespace& ns, uint32_t group, uint32_t shard, HashSpan hashes, LoadDone done) {
-  impl_->Load(ns, group, shard, hashes, done);
+  impl_->Load(ns, group, shard, hashes, std::move(done));
 }
 absl::Status BlockStore::OpenSsd(const SsdTierOptions& options, NamespaceRegistry* namespaces) {
   return impl_->OpenSsd(options, namespaces);

@@ -11,46 +11,46 @@ namespace quarry::server {
 
 // Thread-safe.
 struct GetStream::Loading {
-  explicit Loading(GetStream* for_stream) : stream(for_stream) {}
+  explicit Loading(GetStream* for_stream) : stream_(for_stream) {}
 
   void Take(size_t item, ReadResult read) {
     {
-      std::lock_guard<std::mutex> lock(mutex);
-      if (reads.size() <= item) reads.resize(item + 1);
-      reads[item] = std::move(read);
-      ++arrived;
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (reads_.size() <= item) reads_.resize(item + 1);
+      reads_[item] = std::move(read);
+      ++arrived_;
     }
     TellIfComplete();
   }
   // So many are taken in all.
   void Expect(size_t count) {
     {
-      std::lock_guard<std::mutex> lock(mutex);
-      expected = count;
+      std::lock_guard<std::mutex> lock(mutex_);
+      expected_ = count;
     }
     TellIfComplete();
   }
   // The stream is not told. False: it is being told, or has been.
   bool Detach() {
-    std::lock_guard<std::mutex> lock(mutex);
-    return std::exchange(stream, nullptr) != nullptr;
+    std::lock_guard<std::mutex> lock(mutex_);
+    return std::exchange(stream_, nullptr) != nullptr;
   }
 
  private:
   void TellIfComplete() {
     GetStream* told = nullptr;
     {
-      std::lock_guard<std::mutex> lock(mutex);
-      if (arrived == expected) told = std::exchange(stream, nullptr);
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (arrived_ == expected_) told = std::exchange(stream_, nullptr);
     }
-    if (told != nullptr) told->OnLoaded(std::move(reads));
+    if (told != nullptr) told->OnLoaded(std::move(reads_));
   }
 
-  std::mutex mutex;
-  GetStream* stream;  // nullptr: it has been told, or must not be
-  std::vector<ReadResult> reads;
-  size_t arrived = 0;
-  size_t expected = SIZE_MAX;
+  std::mutex mutex_;
+  GetStream* stream_;  // nullptr: it has been told, or must not be
+  std::vector<ReadResult> reads_;
+  size_t arrived_ = 0;
+  size_t expected_ = SIZE_MAX;
 };
 
 GetStream::GetStream(CacheService* service, StreamLimits* limits, grpc::CallbackServerContext* context,
