@@ -36,7 +36,7 @@ absl::Status AppendLines(std::istream& input, const std::string& path, std::vect
     ++number;
     const absl::string_view hex = absl::StripAsciiWhitespace(line);
     if (hex.empty()) continue;
-    const absl::Status status = AppendHash(absl::StrCat("--hashes-file: ", path, ":", number), hex, hashes);
+    absl::Status status = AppendHash(absl::StrCat("--hashes-file: ", path, ":", number), hex, hashes);
     if (!status.ok()) return status;
   }
   if (input.bad()) return absl::InvalidArgumentError(absl::StrCat("--hashes-file: ", path, " cannot be read"));

@@ -178,7 +178,7 @@ class ImportCommand : public Command {
         if (record.shard == 0) hashes_[record.group].push_back(record.hash);
         open = call.Add(record);
       }
-      const absl::Status put = call.Finish(imported);
+      absl::Status put = call.Finish(imported);
       if (!read.ok()) return Named(read);
       if (!put.ok()) return put;
     }

@@ -52,7 +52,7 @@ class TopCommand : public Command {
   absl::StatusOr<ExitCode> Run(const Context& context) override {
     Signals signals(AllSignals());
     Connection connection(context.globals);
-    const absl::StatusOr<ExitCode> code = Follow(&connection, &signals, context);
+    absl::StatusOr<ExitCode> code = Follow(&connection, &signals, context);
     screen_.reset();  // before an error is printed, and before a signal may end the process
     return code;
   }
