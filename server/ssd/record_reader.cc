@@ -140,7 +140,8 @@ void RecordReader::ReadInline(SsdRead* read) {
   const absl::StatusOr<std::string> stored = catalog_->ReadPayload(read->place.extent, read->place.page);
   const uint64_t header_bytes = RecordHeaderBytes(read->payload_bytes);
   if (!stored.ok() || stored->size() != header_bytes + read->payload_bytes) {
-    return Finish(read, {}, !stored.ok() && !absl::IsNotFound(stored.status()));
+    const bool changed = stored.ok() || absl::IsNotFound(stored.status()) || absl::IsDataLoss(stored.status());
+    return Finish(read, {}, !changed);
   }
   AlignedBuffer header(header_bytes);
   std::memcpy(header.data(), stored->data(), header_bytes);

@@ -125,11 +125,11 @@ class FakeDisk::Files final : public server::ExtentFiles {
   const std::unique_ptr<ExtentFiles> real_;
 };
 
-void FakeDisk::Attach(server::SsdDiskOptions* options) {
+void FakeDisk::Attach(const std::string& dir, server::SsdDiskOptions* options) {
   options->wrap_io = [this](std::unique_ptr<server::IoEngine> real) {
     return std::make_unique<Engine>(this, std::move(real));
   };
-  options->wrap_files = [this, dir = options->dir + "/extents"](std::unique_ptr<server::ExtentFiles> real) {
+  options->wrap_files = [this, dir = dir + "/extents"](std::unique_ptr<server::ExtentFiles> real) {
     return std::make_unique<Files>(this, dir, std::move(real));
   };
 }
@@ -153,14 +153,21 @@ void FakeDisk::Hold(Kind kind) {
   faults(kind).hold = true;
 }
 
-void FakeDisk::Release(Kind kind) {
+void FakeDisk::Release(Kind kind, int error) {
   std::vector<Held> held;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     faults(kind).hold = false;
     held.swap(faults(kind).held);
   }
-  for (Held& each : held) Forward(each.engine, std::move(each.request));
+  for (Held& each : held) {
+    if (error == 0) {
+      Forward(each.engine, std::move(each.request));
+    } else {
+      NoteFailed(each.request);
+      each.engine->Answer(std::move(each.request), -error);
+    }
+  }
 }
 
 void FakeDisk::FailCreate(absl::Status status) {
@@ -212,10 +219,7 @@ void FakeDisk::Take(Engine* engine, IoRequest request) {
     Faults& kind = faults(request.kind);
     ++kind.requests;
     error = ErrorOfLocked(request);
-    if (error != 0) {
-      ++kind.failed;
-      if (request.kind == Kind::kSync) files_[PathOf(request.fd)].ended.clear();
-    } else {
+    if (error == 0) {
       CutShort(&request, kind.most_bytes);
       if (kind.hold) {
         kind.held.push_back({engine, std::move(request)});
@@ -224,10 +228,17 @@ void FakeDisk::Take(Engine* engine, IoRequest request) {
     }
   }
   if (error != 0) {
+    NoteFailed(request);
     engine->Answer(std::move(request), -error);
   } else {
     Forward(engine, std::move(request));
   }
+}
+
+void FakeDisk::NoteFailed(const IoRequest& request) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  ++faults(request.kind).failed;
+  if (request.kind == Kind::kSync) files_[PathOf(request.fd)].ended.clear();
 }
 
 void FakeDisk::Forward(Engine* engine, IoRequest request) {

@@ -29,7 +29,8 @@ class FakeDisk {
   // With a power, unsynced writes are kept track of, and no sync goes to the real disk.
   explicit FakeDisk(FakePower* power = nullptr) : power_(power) {}
 
-  void Attach(server::SsdDiskOptions* options);
+  // To the disk in `dir`.
+  void Attach(const std::string& dir, server::SsdDiskOptions* options);
 
   // `count` requests from the `from`-th on fail; the next one is the first.
   void Fail(Kind kind, int error, uint64_t from = 1, uint64_t count = kForEver);
@@ -37,7 +38,8 @@ class FakeDisk {
   void Shorten(Kind kind, uint64_t most_bytes);
   // They wait until Release.
   void Hold(Kind kind);
-  void Release(Kind kind);
+  // With an error: they fail.
+  void Release(Kind kind, int error = 0);
   // Files cannot be made, for that reason.
   void FailCreate(absl::Status status);
   // Everything works again; what is held stays so.
@@ -84,6 +86,7 @@ class FakeDisk {
   void Take(Engine* engine, server::IoRequest request);
   // 0: it does not fail.
   int ErrorOfLocked(const server::IoRequest& request);
+  void NoteFailed(const server::IoRequest& request);
   void Forward(Engine* engine, server::IoRequest request);
   void TrackWrite(server::IoRequest* request);
   void CoverBySync(server::IoRequest* request);

@@ -12,6 +12,12 @@ void FakePower::Cut() {
   on_ = false;
 }
 
+void FakePower::Restore() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  on_ = true;
+  last_sync_ = UINT64_MAX;
+}
+
 bool FakePower::BeforeSync() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (syncs_ >= last_sync_) on_ = false;

@@ -18,6 +18,8 @@ class FakePower {
   // So many syncs from now on succeed; the next one does nothing, and nothing does after it.
   void CutAfter(uint64_t syncs);
   void Cut();
+  // It is back, and stays.
+  void Restore();
   // False: the power is gone; perhaps just now.
   bool BeforeSync();
   bool on() const;

@@ -94,14 +94,8 @@ class DiskHarness {
   ~DiskHarness() { Close(); }
 
   void AttachFakes() {
-    faults.Attach(&options);
+    faults.Attach(options.dir, &options);
     options.env = catalog_faults.env();
-  }
-  // What has gone wrong is so for good: the next start is with the real disk.
-  void DetachFakes() {
-    options.wrap_io = nullptr;
-    options.wrap_files = nullptr;
-    options.env = nullptr;
   }
 
   const Namespace* OpenNamespace(const std::string& name) {
@@ -130,7 +124,7 @@ class DiskHarness {
         disk_->Recover(know, [this](uint16_t ns_index, const CatalogRecord& record, const RecordPlace& place) {
           return owner->Restore(ns_index, record, place);
         });
-    if (status.ok()) disk_->Start();
+    if (status.ok() && start) disk_->Start();
     return status;
   }
   void Open() {
@@ -239,6 +233,7 @@ class DiskHarness {
   SsdDiskOptions options;
   uint32_t max_records = 1 << 20;
   std::set<std::string> unknown;  // names of namespaces
+  bool start = true;              // false: neither writes nor reclaims before Start
   ManualClock clock;
   NamespaceRegistry namespaces;
   const Namespace* ns = nullptr;
