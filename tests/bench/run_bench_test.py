@@ -4,11 +4,15 @@
 Usage: run_bench_test.py QUARRY_BENCH QUARRYD SAMPLE_TRACE CASE
 """
 import json
+import os
 import subprocess
 import sys
+import tempfile
 
 TRANSFER_SIZES = ["--memory", "256MiB", "--working-set", "32MiB", "--arena", "64MiB", "--block", "256KiB",
                   "--segment", "16KiB", "--batch", "8", "--duration", "300ms"]
+SSD_SIZES = ["--tier", "ssd", "--memory", "192MiB", "--working-set", "512MiB", "--arena", "64MiB", "--block", "256KiB",
+             "--segment", "16KiB", "--batch", "8", "--duration", "2s", "--against", "limit", "--pairs", "2"]
 MATCH_SIZES = ["--memory", "256MiB", "--blocks", "4000", "--hashes", "64", "--duration", "300ms",
                "--against", "limit", "--pairs", "2"]
 
@@ -16,8 +20,9 @@ MATCH_SIZES = ["--memory", "256MiB", "--blocks", "4000", "--hashes", "64", "--du
 def run(command):
     result = subprocess.run(command + ["--json"], stdout=subprocess.PIPE, text=True, timeout=240)
     print(result.stdout)
-    assert result.returncode == 0, f"exit status {result.returncode}: {command}"
     report = json.loads(result.stdout)
+    # A busy machine may make a comparison void; the figures are there all the same.
+    assert result.returncode == 0 or report.get("limit_void"), f"exit status {result.returncode}: {command}"
     assert report["errors"] == 0 and report["wrong_bytes"] == 0
     return report
 
@@ -28,6 +33,21 @@ def check_transfer(bench, op):
     assert report["gb_per_s"] > 0 and report["ops_per_s"] > 0
     assert 0 < report["p50_us"] <= report["p99_us"]
     assert report["server_cpu_s_per_gb"] is not None
+
+
+def check_ssd(bench, op):
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", "/var/tmp")) as scratch:
+        report = run(bench("transfer") + ["--op", op, "--ssd-dir", scratch, "--ssd-size", "768MiB"] + SSD_SIZES)
+        assert os.listdir(scratch) == []
+    assert report["tier"] == "ssd" and report["op"] == op and report["ssd_io"] in ("io_uring", "libaio", "threads")
+    assert report["gb_per_s"] > 0 and report["limit_disk_gb_per_s"] > 0 and report["ratio"] > 0
+    if op == "put":
+        assert report["write_amplification"] > 1
+        assert report["put_gb_per_s"] > 0
+        return
+    # What was read came from the SSD, although a part fits into memory: runs repeat too late for that.
+    assert 0.95 <= report["from_ssd"] <= 1.05, report["from_ssd"]
+    assert report["limit_gb_per_s"] <= min(report["limit_disk_gb_per_s"], report["limit_sockets_gb_per_s"])
 
 
 def check_match(bench):
@@ -64,6 +84,8 @@ def main():
 
     if case in ("put", "get", "fetch"):
         check_transfer(bench, case)
+    elif case.startswith("ssd_"):
+        check_ssd(bench, case[len("ssd_"):])
     elif case == "grpc":
         check_grpc(bench)
     elif case == "match":

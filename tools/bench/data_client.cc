@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
@@ -10,7 +11,8 @@
 namespace quarry::bench {
 namespace {
 
-constexpr uint64_t kFullCheckInterval = 16;      // calls between two blocks that are checked in full there
+constexpr uint64_t kFullCheckInterval = 16;  // calls between two blocks that are checked in full there
+constexpr uint32_t kLeaseMs = 30'000;
 constexpr uint64_t kPutIds = uint64_t{1} << 48;  // ids of puts begin here, beyond those of the working set
 
 uint64_t DifferingBytes(const SegmentList& a, const SegmentList& b) {
@@ -66,19 +68,34 @@ absl::Status DataClient::Init(const std::string& server) {
 Slice DataClient::Run(int64_t start_ns, int64_t end_ns) {
   Slice slice;
   size_t under_way = 0;
-  for (Call& call : calls_) under_way += Begin(&call, &slice);
+  std::vector<Call*> idle;
+  for (Call& call : calls_) idle.push_back(&call);
   int64_t last_ns = start_ns;
-  while (under_way > 0) {
-    const size_t index = WaitForOne(&slice);
+  while (true) {
+    while (!idle.empty() && MayBegin(under_way == 0, &slice)) {
+      under_way += Begin(idle.back(), &slice);
+      idle.pop_back();
+    }
+    if (under_way == 0) break;
+    Call& call = calls_[WaitForOne(&slice)];
     last_ns = Clock::Real()->NowNs();
     --under_way;
-    Call& call = calls_[index];
-    if (last_ns >= end_ns || slice.errors >= kMaxErrors) continue;  // kept for the full check
+    if (last_ns >= end_ns || slice.errors >= kMaxErrors) {  // what ends now is kept for the full check
+      idle.clear();
+      continue;
+    }
     ReturnBuffers(&call);
-    under_way += Begin(&call, &slice);
+    idle.push_back(&call);
   }
   slice.elapsed_ns = last_ns - start_ns;
   return slice;
+}
+
+bool DataClient::MayBegin(bool wait, Slice* slice) {
+  if (chains_.may_put == nullptr || options_.op != TransferOp::kPut) return true;
+  const bool may = chains_.may_put(wait);
+  if (!may && wait) slice->AddError("the server's metrics could not be read");
+  return may;
 }
 
 void DataClient::Check(Slice* slice) {
@@ -107,6 +124,13 @@ void DataClient::ChooseBlocks(Call* call) {
   call->ok = false;
   call->ids.clear();
   call->hashes.clear();
+  if (chains_.next_run != nullptr && options_.op != TransferOp::kPut) {
+    const uint64_t first = chains_.next_run();
+    for (uint64_t id = first; id < first + options_.batch; ++id) {
+      call->ids.push_back(id);
+      AppendHash(id, 0, &call->hashes);
+    }
+  }
   while (call->ids.size() < options_.batch) {
     uint64_t id = next_put_;
     if (options_.op == TransferOp::kPut) {
@@ -127,6 +151,9 @@ std::vector<Item> DataClient::Items(const Call& call) const {
   for (size_t i = 0; i < items.size(); ++i) {
     items[i].hash = absl::string_view(call.hashes).substr(i * kHashBytes, kHashBytes);
     items[i].segments = call.buffers[i];
+    if (chains_.may_put == nullptr || options_.op != TransferOp::kPut) continue;
+    items[i].depth = i;
+    if (i > 0) items[i].parent = items[i - 1].hash;
   }
   return items;
 }
@@ -137,7 +164,10 @@ absl::Status DataClient::Submit(Call* call) {
     case TransferOp::kPut:
       return client_->PutAsync(ns_, Items(*call), PutOptions{}, queue_.get(), index).status();
     case TransferOp::kGet:
-      return client_->GetAsync(ns_, Items(*call), GetOptions{}, queue_.get(), index).status();
+      if (chains_.next_run != nullptr) {
+        if (absl::Status status = LeaseRun(call); !status.ok()) return status;
+      }
+      return client_->GetAsync(ns_, Items(*call), {.lease = call->lease}, queue_.get(), index).status();
     case TransferOp::kFetch:
     case TransferOp::kMatch:
       break;
@@ -146,6 +176,18 @@ absl::Status DataClient::Submit(Call* call) {
   fetch.match.lease_ms = 0;
   const Chain chain = {.hashes = HashSpan(call->hashes, kHashBytes)};
   return client_->FetchPrefixAsync(ns_, {&chain, 1}, {call->buffers}, fetch, queue_.get(), index).status();
+}
+
+// As an engine does: what is there, and that it stays until it is loaded.
+absl::Status DataClient::LeaseRun(Call* call) {
+  const Chain chain = {.hashes = HashSpan(call->hashes, kHashBytes)};
+  auto match = client_->Match(ns_, {&chain, 1}, {.lease_ms = kLeaseMs});
+  if (!match.ok()) return match.status();
+  if (match->usable_tokens != call->ids.size() * kTokensPerBlock) {
+    return absl::NotFoundError(absl::StrCat("a block is missing: ", Name(match->first_miss)));
+  }
+  call->lease = match->lease;
+  return absl::OkStatus();
 }
 
 size_t DataClient::WaitForOne(Slice* slice) {
@@ -159,6 +201,10 @@ size_t DataClient::WaitForOne(Slice* slice) {
 }
 
 void DataClient::Account(const Completion& completion, Call* call, Slice* slice) {
+  if (const Lease lease = std::exchange(call->lease, Lease()); lease) {
+    if (absl::Status status = client_->ReleaseLease(lease); !status.ok())
+      slice->AddError(std::string(status.message()));
+  }
   if (!completion.status.ok()) {
     slice->AddError(std::string(completion.status.message()));
     return;
@@ -227,6 +273,18 @@ void DataClient::ReadBack(const Call& call, Slice* slice) {
 void DataClient::ReturnBuffers(Call* call) {
   for (const SegmentList& segments : call->buffers) pool_->Return(segments);
   call->buffers.clear();
+  call->ok = false;
+}
+
+Slice RunClients(const std::vector<std::unique_ptr<DataClient>>& clients, int64_t duration_ns) {
+  std::vector<Slice> slices(clients.size());
+  const int64_t start = Clock::Real()->NowNs();
+  InParallel(clients.size(), [&](size_t i) { slices[i] = clients[i]->Run(start, start + duration_ns); });
+  // After the last has ended, so that no check takes time from what is measured.
+  InParallel(clients.size(), [&](size_t i) { clients[i]->Check(&slices[i]); });
+  Slice all;
+  for (const Slice& slice : slices) all.Merge(slice);
+  return all;
 }
 
 }  // namespace quarry::bench

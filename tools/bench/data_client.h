@@ -4,6 +4,7 @@
 #define QUARRY_TOOLS_BENCH_DATA_CLIENT_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,12 +16,24 @@
 
 namespace quarry::bench {
 
+// What a workload of the SSD tier does otherwise: blocks are parts of chains. A put is one chain;
+// a get is of a part of one, after a match with a lease.
+struct ChainHooks {
+  // Whether a put may begin now. With `wait` it waits for that; false then: none may ever.
+  std::function<bool(bool wait)> may_put;
+  // First of the TransferOptions::batch blocks of the next get or fetch.
+  std::function<uint64_t()> next_run;
+};
+
 class DataClient {
  public:
   // `blocks` distinct blocks of ids from 0 are in the server (get and fetch). `number`
   // tells the clients of a run apart.
   static absl::StatusOr<std::unique_ptr<DataClient>> Create(const TransferOptions& options, const std::string& server,
                                                             uint32_t number, uint64_t blocks);
+
+  // Before Run. Without, blocks are drawn at random and are of no chain.
+  void UseChains(ChainHooks hooks) { chains_ = std::move(hooks); }
 
   Client* client() { return client_.get(); }
   const Namespace& ns() const { return ns_; }
@@ -36,6 +49,7 @@ class DataClient {
     std::vector<uint64_t> ids;
     std::vector<SegmentList> buffers;  // one a block
     std::string hashes;
+    Lease lease;
     int64_t begin_ns = 0;
     bool ok = false;
   };
@@ -44,9 +58,11 @@ class DataClient {
       : options_(options), number_(number), blocks_(blocks), random_(number + 1) {}
   absl::Status Init(const std::string& server);
 
+  bool MayBegin(bool wait, Slice* slice);
   // False, with an error in the slice, when it could not be begun.
   bool Begin(Call* call, Slice* slice);
   absl::Status Submit(Call* call);
+  absl::Status LeaseRun(Call* call);
   void ChooseBlocks(Call* call);
   std::vector<Item> Items(const Call& call) const;
   // Waits for one call to end; its index.
@@ -61,6 +77,7 @@ class DataClient {
   const TransferOptions& options_;
   const uint32_t number_;
   const uint64_t blocks_;
+  ChainHooks chains_;
   uint64_t random_;
   uint64_t next_put_ = 0;
   uint64_t ended_calls_ = 0;
@@ -74,6 +91,9 @@ class DataClient {
   MemoryRegion read_back_region_;
   std::vector<Call> calls_;  // by user_data
 };
+
+// All of them at once, for that long; checks what they did after the last has ended.
+Slice RunClients(const std::vector<std::unique_ptr<DataClient>>& clients, int64_t duration_ns);
 
 }  // namespace quarry::bench
 

@@ -1,7 +1,4 @@
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
-#include "common/clock.h"
 #include "tools/bench/data_client.h"
 #include "tools/bench/workload.h"
 
@@ -12,20 +9,13 @@ class DataWorkload : public Workload {
  public:
   explicit DataWorkload(std::vector<std::unique_ptr<DataClient>> clients) : clients_(std::move(clients)) {}
 
-  Slice Run(int64_t duration_ns) override {
-    std::vector<Slice> slices(clients_.size());
-    const int64_t start = Clock::Real()->NowNs();
-    InParallel(clients_.size(), [&](size_t i) { slices[i] = clients_[i]->Run(start, start + duration_ns); });
-    // After the last has ended, so that no check takes time from what is measured.
-    InParallel(clients_.size(), [&](size_t i) { clients_[i]->Check(&slices[i]); });
-    Slice all;
-    for (const Slice& slice : slices) all.Merge(slice);
-    return all;
-  }
+  Slice Run(int64_t duration_ns) override { return RunClients(clients_, duration_ns); }
 
  private:
   std::vector<std::unique_ptr<DataClient>> clients_;
 };
+
+}  // namespace
 
 absl::Status CheckSizes(const TransferOptions& options, uint64_t blocks) {
   const uint64_t under_way = uint64_t{options.inflight} * options.batch;
@@ -43,8 +33,6 @@ absl::Status CheckSizes(const TransferOptions& options, uint64_t blocks) {
   }
   return absl::OkStatus();
 }
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<Workload>> MakeDataWorkload(const TransferOptions& options, const std::string& server) {
   const uint64_t blocks = options.working_set_bytes / options.block_bytes;

@@ -16,6 +16,7 @@ namespace {
 
 constexpr uint32_t kMaxClients = 256;
 constexpr uint32_t kMaxStreams = 16;
+constexpr uint32_t kMaxDiskDepth = 1024;
 constexpr uint32_t kMaxWatchers = 256;
 constexpr uint32_t kMaxConcurrency = 1024;
 constexpr uint32_t kMaxBatch = 65'536;
@@ -23,6 +24,13 @@ constexpr uint64_t kMaxBlockBytes = 64 << 20;
 // Room beside the payload of a match's blocks: slot and slab rounding, index, buffers.
 constexpr double kMatchMemoryFactor = 1.4;
 constexpr uint64_t kMatchMemoryExtra = 512 << 20;
+// Tier ssd, unless told.
+constexpr uint64_t kSsdMemory = 1 << 30;  // of gets: little of the working set fits
+constexpr uint64_t kSsdSize = uint64_t{4} << 30;
+constexpr uint32_t kSsdPutBatch = 8;
+constexpr uint64_t kSsdWorkingSets = 4;  // times the memory
+constexpr double kSsdFactor = 1.25;      // headers, ends of extents, and what is kept free
+constexpr uint64_t kLargeBlock = 1 << 20;
 
 // QUARRY_BENCH_MEMORY for --memory.
 CLI::Option* WithVariable(CLI::Option* option, const std::string& flag) {
@@ -46,6 +54,45 @@ void AddServerFlags(CLI::App* app, ServerOptions* server) {
       ->excludes(running);
 }
 
+// The option of the size.
+CLI::Option* AddSsdFlags(CLI::App* app, ServerOptions* server) {
+  CLI::Option* dir = Add(app, "--ssd-dir", &server->ssd_dir,
+                         "Directory in which the private quarryd gets one of its own, removed at the end")
+                         ->excludes(app->get_option("--server"));
+  Add(app, "--ssd-io", &server->ssd_io, "How the SSD is read and written")
+      ->check(CLI::IsMember({"auto", "io_uring", "libaio", "threads"}))
+      ->needs(dir);
+  return AddSize(app, "--ssd-size", &server->ssd_bytes, "Bytes of blocks on the SSD")->needs(dir);
+}
+
+// A working set of several times the memory, on an SSD with room for all of it.
+void FinishColdReads(ParsedTransfer* parsed) {
+  TransferOptions& options = parsed->options;
+  if (parsed->memory->count() == 0) options.server.memory_bytes = kSsdMemory;
+  if (parsed->working_set->count() == 0) options.working_set_bytes = kSsdWorkingSets * options.server.memory_bytes;
+  const auto least = static_cast<uint64_t>(static_cast<double>(options.working_set_bytes) * kSsdFactor);
+  if (parsed->ssd_size->count() == 0) options.server.ssd_bytes = least;
+  if (options.server.ssd_bytes < least) {
+    throw CLI::ValidationError("--ssd-size", "must hold --working-set and what is kept free: " + FormatBytes(least));
+  }
+  if (options.working_set_bytes < 2 * options.server.memory_bytes) {
+    throw CLI::ValidationError("--working-set", "must be at least twice --memory, which is to hold little of it");
+  }
+}
+
+void FinishSsd(ParsedTransfer* parsed) {
+  TransferOptions& options = parsed->options;
+  options.tier = Tier::kSsd;
+  if (options.server.ssd_dir.empty()) throw CLI::ValidationError("--tier ssd", "needs --ssd-dir");
+  if (options.op == TransferOp::kMatch) throw CLI::ValidationError("--tier ssd", "has no --op match");
+  if (options.op == TransferOp::kPut) {
+    if (parsed->batch->count() == 0) options.batch = kSsdPutBatch;
+    if (parsed->ssd_size->count() == 0) options.server.ssd_bytes = kSsdSize;
+  } else {
+    FinishColdReads(parsed);
+  }
+  if (parsed->disk_depth->count() == 0) options.disk_depth = options.block_bytes >= kLargeBlock ? 8 : 32;
+}
 }  // namespace
 
 CLI::Option* AddSize(CLI::App* app, const std::string& flag, uint64_t* bytes, const std::string& help) {
@@ -75,18 +122,26 @@ void AddTransferFlags(CLI::App* app, ParsedTransfer* parsed) {
   Add(app, "--transport", &options.transport, "How the bytes travel")->check(CLI::IsMember({"tcp", "auto"}));
   AddSize(app, "--block", &options.block_bytes, "Payload of a block");
   AddSize(app, "--segment", &options.segment_bytes, "Pieces of a block in the client's memory");
-  Add(app, "--batch", &options.batch, "Blocks of one call")->check(CLI::Range(1u, kMaxBatch));
+  parsed->batch = Add(app, "--batch", &options.batch, "Blocks of one call; tier ssd: a put has 8 unless given")
+                      ->check(CLI::Range(1u, kMaxBatch));
   Add(app, "--inflight", &options.inflight, "Calls under way a client")->check(CLI::Range(1u, kMaxBatch));
   parsed->clients =
       Add(app, "--clients", &options.clients, "Clients; match: 1 unless given")->check(CLI::Range(1u, kMaxClients));
   Add(app, "--streams", &options.streams, "Data connections a client")->check(CLI::Range(1u, kMaxStreams));
   AddDuration(app, "--duration", &options.duration_ns, "How long to measure Quarry; as long again for the limit");
-  Add(app, "--against", &parsed->against, "limit: alternate with the plain-sockets program")
+  Add(app, "--against", &parsed->against, "limit: alternate with plain sockets, and with direct IO of tier ssd")
       ->check(CLI::IsMember({"limit"}));
   Add(app, "--pairs", &options.pairs, "Alternations with the limit")->check(CLI::Range(1u, 1000u));
   AddSize(app, "--arena", &options.arena_bytes, "Memory of all clients together");
-  parsed->memory = AddSize(app, "--memory", &options.server.memory_bytes, "Memory of the private quarryd");
-  AddSize(app, "--working-set", &options.working_set_bytes, "get, fetch: distinct bytes in the server");
+  parsed->memory = AddSize(app, "--memory", &options.server.memory_bytes,
+                           "Memory of the private quarryd; 1GiB to get from the SSD, unless given");
+  parsed->working_set = AddSize(app, "--working-set", &options.working_set_bytes,
+                                "get, fetch: distinct bytes in the server; 4 times --memory of an SSD, unless given");
+  Add(app, "--tier", &parsed->tier, "ssd: blocks that memory has no room for")->check(CLI::IsMember({"dram", "ssd"}));
+  parsed->ssd_size = AddSsdFlags(app, &options.server);
+  parsed->disk_depth = Add(app, "--disk-depth", &options.disk_depth,
+                           "tier ssd: requests that the limit has in flight; 32 of blocks below 1MiB unless given")
+                           ->check(CLI::Range(1u, kMaxDiskDepth));
   Add(app, "--blocks", &options.blocks, "match: blocks in the index");
   AddSize(app, "--match-block", &options.match_block_bytes, "match: payload of a block");
   Add(app, "--hashes", &options.hashes, "match: hashes of one match")->check(CLI::Range(1u, kMaxBatch));
@@ -109,6 +164,10 @@ void FinishTransfer(ParsedTransfer* parsed) {
   }
   if (options.segment_bytes == 0) throw CLI::ValidationError("--segment", "must not be 0");
   if (options.duration_ns <= 0) throw CLI::ValidationError("--duration", "must not be 0");
+  if (parsed->tier == "ssd") FinishSsd(parsed);
+  if (parsed->tier != "ssd" && !options.server.ssd_dir.empty()) {
+    throw CLI::ValidationError("--ssd-dir", "is of --tier ssd");
+  }
   if (options.op != TransferOp::kMatch) return;
   if (parsed->clients->count() == 0) options.clients = 1;
   if (parsed->memory->count() == 0) {

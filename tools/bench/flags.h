@@ -23,8 +23,13 @@ struct ParsedTransfer {
   bool no_checksum = false;
   std::string op = "get";
   std::string against;
+  std::string tier = "dram";
   CLI::Option* memory = nullptr;
   CLI::Option* clients = nullptr;
+  CLI::Option* batch = nullptr;
+  CLI::Option* working_set = nullptr;
+  CLI::Option* ssd_size = nullptr;
+  CLI::Option* disk_depth = nullptr;
 };
 void AddTransferFlags(CLI::App* app, ParsedTransfer* parsed);
 void FinishTransfer(ParsedTransfer* parsed);

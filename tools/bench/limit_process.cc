@@ -72,6 +72,7 @@ absl::StatusOr<LimitRound> LimitProcess::Run(double seconds) {
   round.p99_us = json.value("p99_us", 0.0);
   round.ops = json.value("ops", uint64_t{0});
   round.buffer_bytes = json.value("buffer_bytes", 0);
+  round.io_engine = json.value("io", "");
   return round;
 }
 

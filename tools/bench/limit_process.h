@@ -14,11 +14,12 @@
 namespace quarry::bench {
 
 struct LimitRound {
-  double gb_per_s = 0;  // stream
+  double gb_per_s = 0;  // stream, disk
   double p50_us = 0;    // echo
   double p99_us = 0;
   uint64_t ops = 0;
-  int buffer_bytes = 0;  // stream: the socket buffers in use
+  int buffer_bytes = 0;   // stream: the socket buffers in use
+  std::string io_engine;  // disk
 };
 
 class LimitProcess {

@@ -21,7 +21,8 @@ int Transfer(const quarry::bench::ParsedTransfer& parsed) {
   std::fputs((parsed.json ? FormatJson(parsed.options, *report) : FormatText(parsed.options, *report)).c_str(), stdout);
   if (report->limit_void) {
     std::fprintf(stderr, "quarry-bench: void: the plain-sockets program was slower than iperf3 (%.2f < %.2f GB/s)\n",
-                 report->limit_gb_per_s, *report->iperf3_gb_per_s);
+                 report->ssd.has_value() ? report->ssd->sockets_gb_per_s : report->limit_gb_per_s,
+                 *report->iperf3_gb_per_s);
   }
   return report->errors == 0 && report->wrong_bytes == 0 && !report->limit_void ? 0 : kFailed;
 }

@@ -1,25 +1,18 @@
 #include "tools/bench/observers.h"
 
-#include <fcntl.h>
-#include <sys/socket.h>
-
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <set>
 #include <utility>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "common/clock.h"
-#include "common/net/socket.h"
 #include "quarry/v1/cache.grpc.pb.h"
 #include "tools/bench/grpc_call.h"
+#include "tools/bench/http_get.h"
 
 namespace quarry::bench {
 namespace {
 constexpr std::chrono::seconds kPeriod(1);
-constexpr int64_t kHttpTimeoutNs = 10'000'000'000;
 }  // namespace
 
 struct Observers::Shared {
@@ -32,22 +25,6 @@ struct Observers::Shared {
   std::atomic<uint64_t> stats{0};
   std::atomic<uint64_t> events{0};
 };
-
-absl::Status HttpGet(const std::string& address, const std::string& path) {
-  const int64_t deadline_ns = Clock::Real()->NowNs() + kHttpTimeoutNs;
-  auto fd = Dial(address, deadline_ns);
-  if (!fd.ok()) return fd.status();
-  const std::string request =
-      absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: ", address, "\r\nConnection: close\r\n\r\n");
-  if (absl::Status status = WriteAll(fd->get(), request, deadline_ns); !status.ok()) return status;
-  fcntl(fd->get(), F_SETFL, 0);  // blocking: the server ends the connection
-  std::string answer;
-  char part[64 << 10];
-  ssize_t got;
-  while ((got = recv(fd->get(), part, sizeof part, 0)) > 0) answer.append(part, static_cast<size_t>(got));
-  if (got == 0 && absl::StartsWith(answer, "HTTP/1.1 200 ")) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(path, " of ", address, " was not answered well"));
-}
 
 Observers::Observers(const GrpcOptions& options, std::string grpc, std::string metrics)
     : grpc_(std::move(grpc)), metrics_(std::move(metrics)), shared_(std::make_unique<Shared>()) {
@@ -111,7 +88,7 @@ void Observers::Watch() {
 
 void Observers::Scrape() {
   do {
-    if (absl::Status status = HttpGet(metrics_, "/metrics"); !status.ok()) return Failed(status);
+    if (auto page = HttpGet(metrics_, "/metrics"); !page.ok()) return Failed(page.status());
     ++shared_->scrapes;
   } while (Pause());
 }

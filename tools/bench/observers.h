@@ -46,9 +46,6 @@ class Observers {
   std::vector<std::thread> threads_;
 };
 
-// One GET over a connection of its own. Unavailable when the answer is not 200.
-absl::Status HttpGet(const std::string& address, const std::string& path);
-
 }  // namespace quarry::bench
 
 #endif  // QUARRY_TOOLS_BENCH_OBSERVERS_H_

@@ -53,31 +53,49 @@ absl::StatusOr<std::unique_ptr<ServerUnderTest>> ServerUnderTest::Start(const Se
     if (!found.ok()) return found.status();
     program = *found;
   }
-  std::vector<std::string> argv = {program,
-                                   "--listen-grpc",
-                                   "127.0.0.1:0",
-                                   "--listen-transfer",
-                                   "127.0.0.1:0",
-                                   "--listen-metrics",
-                                   "127.0.0.1:0",
-                                   "--socket",
-                                   "",
-                                   "--memory",
-                                   absl::StrCat(options.memory_bytes)};
+  std::vector<std::string>& argv = server->argv_;
+  argv = {program,
+          "--listen-grpc",
+          "127.0.0.1:0",
+          "--listen-transfer",
+          "127.0.0.1:0",
+          "--listen-metrics",
+          "127.0.0.1:0",
+          "--socket",
+          "",
+          "--memory",
+          absl::StrCat(options.memory_bytes)};
+  if (!options.ssd_dir.empty()) {
+    auto dir = ScratchDir::Create(options.ssd_dir);
+    if (!dir.ok()) return dir.status();
+    server->ssd_dir_ = *std::move(dir);
+    argv.insert(argv.end(), {"--ssd-dir", server->ssd_dir_->path(), "--ssd-size", absl::StrCat(options.ssd_bytes),
+                             "--ssd-io", options.ssd_io});
+  }
   argv.insert(argv.end(), options.quarryd_flags.begin(), options.quarryd_flags.end());
-  auto process = ChildProcess::Start(argv);
+  if (absl::Status status = server->Launch(); !status.ok()) return status;
+  return server;
+}
+
+absl::Status ServerUnderTest::Launch() {
+  auto process = ChildProcess::Start(argv_);
   if (!process.ok()) return process.status();
-  server->process_ = *std::move(process);
-  server->pid_ = server->process_->pid();
+  process_ = *std::move(process);
+  pid_ = process_->pid();
   for (;;) {
-    auto line = server->process_->ReadLine(kStartTimeoutMs);
+    auto line = process_->ReadLine(kStartTimeoutMs);
     if (!line.ok()) return line.status();
     if (!absl::StartsWith(*line, "quarryd ready ")) continue;
-    server->transfer_ = ReadyField(*line, "transfer");
-    server->grpc_ = ReadyField(*line, "grpc");
-    server->metrics_ = ReadyField(*line, "metrics");
-    return server;
+    transfer_ = ReadyField(*line, "transfer");
+    grpc_ = ReadyField(*line, "grpc");
+    metrics_ = ReadyField(*line, "metrics");
+    return absl::OkStatus();
   }
+}
+
+absl::Status ServerUnderTest::Restart() {
+  if (absl::Status status = process_->Stop(kStopTimeoutMs); !status.ok()) return status;
+  return Launch();
 }
 
 std::optional<double> ServerUnderTest::CpuSeconds() const {
@@ -98,6 +116,7 @@ absl::Status ServerUnderTest::Stop() {
   if (process_ == nullptr) return absl::OkStatus();
   absl::Status status = process_->Stop(kStopTimeoutMs);
   process_.reset();
+  ssd_dir_.reset();
   return status;
 }
 

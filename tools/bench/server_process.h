@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "tools/bench/child_process.h"
+#include "tools/bench/scratch_dir.h"
 
 namespace quarry::bench {
 
@@ -23,6 +24,10 @@ struct ServerOptions {
   std::string quarryd;   // program of the private one; empty: beside this program
   std::vector<std::string> quarryd_flags = {"--log-level=warn"};
   uint64_t memory_bytes = uint64_t{4} << 30;  // of the private one, all together
+  // SSD tier of the private one.
+  std::string ssd_dir;     // where it gets a directory of its own, removed at the end; empty: no SSD
+  uint64_t ssd_bytes = 0;  // of its blocks; 0: not chosen yet
+  std::string ssd_io = "auto";
 };
 
 class ServerUnderTest {
@@ -36,12 +41,18 @@ class ServerUnderTest {
   const std::string& metrics() const { return metrics_; }  // empty: not known
   // User and system time so far; nullopt when the process is not known.
   std::optional<double> CpuSeconds() const;
+  // Stops a private one and starts it again: on its SSD is what was there, its memory is empty,
+  // and its addresses are others.
+  absl::Status Restart();
   // Stops a private one; not OK when it did not end well.
   absl::Status Stop();
 
  private:
   ServerUnderTest() = default;
+  absl::Status Launch();
 
+  std::vector<std::string> argv_;  // of a private one
+  std::unique_ptr<ScratchDir> ssd_dir_;
   std::unique_ptr<ChildProcess> process_;
   pid_t pid_ = 0;
   std::string transfer_;

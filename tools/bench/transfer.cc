@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "tools/bench/limit_process.h"
 #include "tools/bench/server_stats.h"
+#include "tools/bench/ssd_counters.h"
 #include "tools/bench/workload.h"
 
 namespace quarry::bench {
@@ -42,11 +43,28 @@ std::vector<std::string> LimitArguments(const TransferOptions& options) {
           absl::StrCat(options.arena_bytes)};
 }
 
+std::vector<std::string> DiskArguments(const TransferOptions& options) {
+  const bool put = options.op == TransferOp::kPut;
+  return {"disk",
+          "--op",
+          put ? "write" : "read",
+          "--dir",
+          options.server.ssd_dir,
+          "--block",
+          absl::StrCat(options.block_bytes),
+          "--total",
+          absl::StrCat(put ? options.server.ssd_bytes : options.working_set_bytes),
+          "--depth",
+          absl::StrCat(options.disk_depth)};
+}
+
 // One run of Quarry and, with a limit, one of plain sockets beside it.
 struct Pair {
   Slice slice;
   double server_cpu_s = 0;
-  LimitRound limit;
+  LimitRound limit;  // of sockets, when there are both
+  LimitRound disk;
+  double limit_gb_per_s = 0;  // the smaller one
 };
 
 class Runner {
@@ -57,8 +75,7 @@ class Runner {
     auto server = ServerUnderTest::Start(options_.server);
     if (!server.ok()) return server.status();
     server_ = *std::move(server);
-    auto workload = options_.op == TransferOp::kMatch ? MakeMatchWorkload(options_, server_->transfer())
-                                                      : MakeDataWorkload(options_, server_->transfer());
+    auto workload = MakeWorkload();
     if (!workload.ok()) return workload.status();
     workload_ = *std::move(workload);
     if (absl::Status status = StartLimit(); !status.ok()) return status;
@@ -68,6 +85,7 @@ class Runner {
     Summarise();
     if (absl::Status status = CheckLimit(); !status.ok()) return status;
     if (absl::Status status = AddIndexSize(); !status.ok()) return status;
+    if (absl::Status status = AddSsdCounters(); !status.ok()) return status;
     workload_.reset();
     if (absl::Status status = server_->Stop(); !status.ok()) return status;
     return report_;
@@ -75,9 +93,24 @@ class Runner {
 
  private:
   uint32_t Pairs() const { return options_.against_limit ? options_.pairs : 1; }
+  bool IsSsd() const { return options_.tier == Tier::kSsd; }
+  // A spill is held against the disk alone.
+  bool NeedsSockets() const { return !IsSsd() || options_.op != TransferOp::kPut; }
+
+  absl::StatusOr<std::unique_ptr<Workload>> MakeWorkload() {
+    if (IsSsd()) return MakeSsdWorkload(options_, server_.get());
+    if (options_.op == TransferOp::kMatch) return MakeMatchWorkload(options_, server_->transfer());
+    return MakeDataWorkload(options_, server_->transfer());
+  }
 
   absl::Status StartLimit() {
     if (!options_.against_limit) return absl::OkStatus();
+    if (IsSsd()) {
+      auto disk = LimitProcess::Start(DiskArguments(options_));
+      if (!disk.ok()) return disk.status();
+      disk_ = *std::move(disk);
+    }
+    if (!NeedsSockets()) return absl::OkStatus();
     if (options_.op != TransferOp::kMatch) {
       auto iperf3 = RunIperf3(options_.clients * options_.streams);
       if (!iperf3.ok()) return iperf3.status();
@@ -93,13 +126,20 @@ class Runner {
   absl::Status RunPair(uint32_t number) {
     Pair pair;
     if (number % 2 == 0) RunQuarry(&pair);
-    if (limit_ != nullptr) {
-      auto round = limit_->Run(static_cast<double>(options_.duration_ns) / 1e9 / Pairs());
-      if (!round.ok()) return round.status();
-      pair.limit = *round;
-    }
+    if (absl::Status status = RunLimit(limit_.get(), &pair.limit, &pair); !status.ok()) return status;
+    if (absl::Status status = RunLimit(disk_.get(), &pair.disk, &pair); !status.ok()) return status;
     if (number % 2 == 1) RunQuarry(&pair);
     pairs_.push_back(std::move(pair));
+    return absl::OkStatus();
+  }
+
+  absl::Status RunLimit(LimitProcess* limit, LimitRound* round, Pair* pair) {
+    if (limit == nullptr) return absl::OkStatus();
+    auto done = limit->Run(static_cast<double>(options_.duration_ns) / 1e9 / Pairs());
+    if (!done.ok()) return done.status();
+    *round = *std::move(done);
+    const double rate = round->gb_per_s;
+    pair->limit_gb_per_s = pair->limit_gb_per_s == 0 ? rate : std::min(pair->limit_gb_per_s, rate);
     return absl::OkStatus();
   }
 
@@ -111,18 +151,26 @@ class Runner {
     if (has_cpu_) pair->server_cpu_s = *after - *before;
   }
 
+  // Of a spill: what was committed. Of the others: what the clients got or put.
+  double Rate(const Slice& slice) const {
+    if (NeedsSockets()) return slice.gb_per_s();
+    return slice.ssd_ns == 0 ? 0 : static_cast<double>(slice.ssd_bytes) / static_cast<double>(slice.ssd_ns);
+  }
+
   void Summarise() {
     Slice all;
-    int64_t elapsed_ns = 0;
+    int64_t elapsed_ns = 0, ssd_ns = 0;
     double cpu_s = 0;
     for (const Pair& pair : pairs_) {
       all.Merge(pair.slice);
       elapsed_ns += pair.slice.elapsed_ns;
+      ssd_ns += pair.slice.ssd_ns;
       cpu_s += pair.server_cpu_s;
     }
     all.elapsed_ns = elapsed_ns;
+    all.ssd_ns = ssd_ns;
     report_.bytes = all.bytes;
-    report_.gb_per_s = all.gb_per_s();
+    report_.gb_per_s = Rate(all);
     report_.ops_per_s = elapsed_ns == 0 ? 0 : static_cast<double>(all.ops) * 1e9 / static_cast<double>(elapsed_ns);
     report_.p50_us = all.latencies.PercentileUs(0.50);
     report_.p99_us = all.latencies.PercentileUs(0.99);
@@ -130,31 +178,62 @@ class Runner {
     report_.wrong_bytes = all.wrong_bytes;
     report_.first_error = all.first_error;
     if (has_cpu_ && all.bytes > 0) report_.server_cpu_s_per_gb = cpu_s / (static_cast<double>(all.bytes) / 1e9);
-    if (limit_ != nullptr) options_.op == TransferOp::kMatch ? SummariseEcho() : SummariseStream();
+    if (IsSsd()) SummariseSsd(all);
+    if (!options_.against_limit) return;
+    options_.op == TransferOp::kMatch ? SummariseEcho() : SummariseStream();
+  }
+
+  void SummariseSsd(const Slice& all) {
+    SsdReport& ssd = report_.ssd.emplace();
+    ssd.unspilled_blocks = all.unspilled_blocks;
+    if (NeedsSockets()) {
+      ssd.from_ssd = all.bytes == 0 ? 0 : static_cast<double>(all.ssd_bytes) / static_cast<double>(all.bytes);
+    } else {
+      ssd.put_gb_per_s = all.gb_per_s();
+    }
+    std::vector<double> disks, sockets;
+    for (const Pair& pair : pairs_) {
+      disks.push_back(pair.disk.gb_per_s);
+      sockets.push_back(pair.limit.gb_per_s);
+    }
+    ssd.disk_gb_per_s = Median(disks);
+    ssd.sockets_gb_per_s = Median(sockets);
+    ssd.limit_io_engine = pairs_.back().disk.io_engine;
+  }
+
+  absl::Status AddSsdCounters() {
+    if (!IsSsd()) return absl::OkStatus();
+    auto counters = FetchSsdCounters(server_->metrics());
+    if (!counters.ok()) return counters.status();
+    report_.ssd->io_engine = counters->io_engine;
+    report_.ssd->write_amplification = counters->write_amplification();
+    return absl::OkStatus();
   }
 
   void SummariseStream() {
     std::vector<double> limits;
     for (const Pair& pair : pairs_) {
-      limits.push_back(pair.limit.gb_per_s);
-      report_.pair_ratios.push_back(pair.limit.gb_per_s > 0 ? pair.slice.gb_per_s() / pair.limit.gb_per_s : 0);
+      limits.push_back(pair.limit_gb_per_s);
+      report_.pair_ratios.push_back(pair.limit_gb_per_s > 0 ? Rate(pair.slice) / pair.limit_gb_per_s : 0);
     }
     report_.limit_gb_per_s = Median(limits);
     report_.limit_buffer_bytes = pairs_.back().limit.buffer_bytes;
     report_.ratio = Median(report_.pair_ratios);
   }
 
-  // A limit below iperf3 is none. Before that is said, iperf3 runs once more: the machine
+  // Sockets that were slower than iperf3 were no limit. Before that is said, iperf3 runs once more: the machine
   // may have been faster for a moment.
   absl::Status CheckLimit() {
-    const auto is_below = [this] {
-      return report_.iperf3_gb_per_s.has_value() && report_.limit_gb_per_s < *report_.iperf3_gb_per_s;
+    const double sockets = report_.ssd.has_value() ? report_.ssd->sockets_gb_per_s : report_.limit_gb_per_s;
+    const auto is_below = [this, sockets] {
+      return report_.iperf3_gb_per_s.has_value() && sockets < *report_.iperf3_gb_per_s;
     };
     if (!is_below()) return absl::OkStatus();
     auto again = RunIperf3(options_.clients * options_.streams);
     if (!again.ok()) return again.status();
     report_.iperf3_gb_per_s = std::min(*report_.iperf3_gb_per_s, again->value_or(*report_.iperf3_gb_per_s));
-    report_.limit_void = is_below();
+    // Where the disk is slower than both, it is the limit all the same.
+    report_.limit_void = is_below() && sockets <= report_.limit_gb_per_s;
     return absl::OkStatus();
   }
 
@@ -190,6 +269,7 @@ class Runner {
   TransferReport report_;
   std::unique_ptr<ServerUnderTest> server_;
   std::unique_ptr<LimitProcess> limit_;
+  std::unique_ptr<LimitProcess> disk_;
   std::unique_ptr<Workload> workload_;
   std::vector<Pair> pairs_;
   bool has_cpu_ = false;

@@ -10,6 +10,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+bool IsSpill(const TransferOptions& options) { return options.tier == Tier::kSsd && options.op == TransferOp::kPut; }
+
 bool IsMatch(const TransferOptions& options) { return options.op == TransferOp::kMatch; }
 
 void AddLimit(const TransferOptions& options, const TransferReport& report, Json* json) {
@@ -22,9 +24,49 @@ void AddLimit(const TransferOptions& options, const TransferReport& report, Json
     (*json)["p99_over_limit"] = report.p99_over_limit;
     return;
   }
+  if (report.ssd.has_value()) {
+    (*json)["limit_disk_gb_per_s"] = report.ssd->disk_gb_per_s;
+    (*json)["limit_disk_io"] = report.ssd->limit_io_engine;
+    (*json)["limit_disk_depth"] = options.disk_depth;
+    if (IsSpill(options)) return;
+    (*json)["limit_sockets_gb_per_s"] = report.ssd->sockets_gb_per_s;
+  }
   (*json)["limit_buffer_bytes"] = report.limit_buffer_bytes;
   (*json)["iperf3_gb_per_s"] = report.iperf3_gb_per_s.has_value() ? Json(*report.iperf3_gb_per_s) : Json(nullptr);
   (*json)["limit_void"] = report.limit_void;
+}
+
+void AddSsd(const TransferOptions& options, const SsdReport& ssd, Json* json) {
+  (*json)["tier"] = "ssd";
+  (*json)["ssd_io"] = ssd.io_engine;
+  (*json)["memory_bytes"] = options.server.memory_bytes;
+  (*json)["ssd_bytes"] = options.server.ssd_bytes;
+  (*json)["unspilled_blocks"] = ssd.unspilled_blocks;
+  if (IsSpill(options)) {
+    (*json)["put_gb_per_s"] = ssd.put_gb_per_s;
+    (*json)["write_amplification"] = ssd.write_amplification;
+  } else {
+    (*json)["from_ssd"] = ssd.from_ssd;
+  }
+}
+
+std::string SsdText(const TransferOptions& options, const SsdReport& ssd) {
+  std::string text = absl::StrFormat("SSD by %s, %s of blocks, memory %s: ", ssd.io_engine,
+                                     FormatBytes(options.server.ssd_bytes), FormatBytes(options.server.memory_bytes));
+  if (IsSpill(options)) {
+    absl::StrAppendFormat(&text, "that rate was spilled and committed, %.2f GB/s were put; write amplification %.3f; ",
+                          ssd.put_gb_per_s, ssd.write_amplification);
+  } else {
+    absl::StrAppendFormat(&text, "%.1f %% of the bytes came from it; ", ssd.from_ssd * 100);
+  }
+  absl::StrAppendFormat(&text, "%d blocks evicted unspilled\n", ssd.unspilled_blocks);
+  return text;
+}
+
+std::string PairsText(const TransferReport& report) {
+  std::string text = absl::StrFormat("ratio %.3f (median of %d pairs:", *report.ratio, report.pair_ratios.size());
+  for (double ratio : report.pair_ratios) absl::StrAppendFormat(&text, " %.2f", ratio);
+  return text + ")\n";
 }
 
 std::string LimitText(const TransferOptions& options, const TransferReport& report) {
@@ -35,12 +77,18 @@ std::string LimitText(const TransferOptions& options, const TransferReport& repo
         report.limit_p50_us, report.limit_p99_us, report.p50_us - report.limit_p50_us, report.p99_over_limit,
         report.pair_ratios.size());
   }
-  std::string text = absl::StrFormat(
-      "plain sockets: %.2f GB/s with buffers of %s; ratio %.3f (median of %d pairs:", report.limit_gb_per_s,
-      report.limit_buffer_bytes == 0 ? "the kernel's choice" : FormatBytes(report.limit_buffer_bytes), *report.ratio,
-      report.pair_ratios.size());
-  for (double ratio : report.pair_ratios) absl::StrAppendFormat(&text, " %.2f", ratio);
-  text += ")\n";
+  std::string text;
+  if (report.ssd.has_value()) {
+    absl::StrAppendFormat(&text, "direct IO by %s, %d in flight: %.2f GB/s; ", report.ssd->limit_io_engine,
+                          options.disk_depth, report.ssd->disk_gb_per_s);
+    if (IsSpill(options)) return text + PairsText(report);
+  }
+  absl::StrAppendFormat(
+      &text, "plain sockets: %.2f GB/s with buffers of %s; ",
+      report.ssd.has_value() ? report.ssd->sockets_gb_per_s : report.limit_gb_per_s,
+      report.limit_buffer_bytes == 0 ? "the kernel's choice" : FormatBytes(report.limit_buffer_bytes));
+  if (report.ssd.has_value()) text += "of the smaller one: ";
+  text += PairsText(report);
   if (!report.iperf3_gb_per_s.has_value()) return text + "iperf3 is not installed: the limit was not checked by it\n";
   absl::StrAppendFormat(&text, "iperf3: %.2f GB/s\n", *report.iperf3_gb_per_s);
   if (report.limit_void)
@@ -91,6 +139,7 @@ std::string FormatJson(const TransferOptions& options, const TransferReport& rep
     json["batch"] = options.batch;
     json["inflight"] = options.inflight;
   }
+  if (report.ssd.has_value()) AddSsd(options, *report.ssd, &json);
   if (!report.first_error.empty()) json["first_error"] = report.first_error;
   if (report.ratio.has_value()) AddLimit(options, report, &json);
   return json.dump(2) + "\n";
@@ -115,6 +164,7 @@ std::string FormatText(const TransferOptions& options, const TransferReport& rep
   if (report.server_cpu_s_per_gb.has_value() && !IsMatch(options)) {
     absl::StrAppendFormat(&text, "server: %.3f CPU seconds a GB\n", *report.server_cpu_s_per_gb);
   }
+  if (report.ssd.has_value()) text += SsdText(options, *report.ssd);
   absl::StrAppendFormat(&text, "errors: %d, wrong bytes: %d\n", report.errors, report.wrong_bytes);
   if (!report.first_error.empty()) absl::StrAppend(&text, "first error: ", report.first_error, "\n");
   if (report.ratio.has_value()) text += LimitText(options, report);

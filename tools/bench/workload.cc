@@ -13,17 +13,6 @@ namespace {
 constexpr uint64_t kFillBufferBytes = 64 << 20;
 constexpr uint64_t kFillBatch = 1024;  // blocks of one put at most
 
-// OK when every block is stored, now or since before.
-absl::Status CheckStored(const TransferResult& result) {
-  for (const ItemResult& item : result.items) {
-    if (!item.status.ok()) return item.status;
-    if (item.outcome == PutOutcome::kRefused) {
-      return absl::ResourceExhaustedError(absl::StrCat("the server refused a block: ", Name(item.refusal)));
-    }
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 void Slice::Merge(const Slice& other) {
@@ -34,6 +23,9 @@ void Slice::Merge(const Slice& other) {
   wrong_bytes += other.wrong_bytes;
   if (first_error.empty()) first_error = other.first_error;
   latencies.Merge(other.latencies);
+  ssd_bytes += other.ssd_bytes;
+  ssd_ns = std::max(ssd_ns, other.ssd_ns);
+  unspilled_blocks += other.unspilled_blocks;
 }
 
 void Slice::AddError(const std::string& what) {
@@ -53,6 +45,16 @@ absl::StatusOr<std::unique_ptr<Client>> Connect(const TransferOptions& options, 
 absl::StatusOr<Namespace> OpenBenchNamespace(Client* client, uint64_t block_bytes, uint32_t tokens_per_block) {
   return client->OpenNamespace(absl::StrCat("bench-", block_bytes, "-", tokens_per_block),
                                BenchSpec("synthetic", tokens_per_block, block_bytes));
+}
+
+absl::Status CheckStored(const TransferResult& result) {
+  for (const ItemResult& item : result.items) {
+    if (!item.status.ok()) return item.status;
+    if (item.outcome == PutOutcome::kRefused) {
+      return absl::ResourceExhaustedError(absl::StrCat("the server refused a block: ", Name(item.refusal)));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status FillServer(Client* client, const Namespace& ns, uint64_t first, uint64_t end, uint64_t step) {

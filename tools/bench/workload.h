@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "quarry/client.h"
 #include "tools/bench/latencies.h"
+#include "tools/bench/server_process.h"
 #include "tools/bench/transfer.h"
 
 namespace quarry::bench {
@@ -28,6 +29,10 @@ struct Slice {
   uint64_t wrong_bytes = 0;
   std::string first_error;
   Latencies latencies;
+  // Tier ssd. put: spilled in that time; get, fetch: came from the SSD.
+  uint64_t ssd_bytes = 0;
+  int64_t ssd_ns = 0;
+  uint64_t unspilled_blocks = 0;
 
   void Merge(const Slice& other);  // of a client beside: elapsed_ns is the longer one
   void AddError(const std::string& what);
@@ -44,6 +49,8 @@ class Workload {
 // Put, get and fetch. Connects, and fills the server with the working set where the
 // operation needs it.
 absl::StatusOr<std::unique_ptr<Workload>> MakeDataWorkload(const TransferOptions& options, const std::string& server);
+// The same of a server whose SSD has the working set, or takes what is put. May start it again.
+absl::StatusOr<std::unique_ptr<Workload>> MakeSsdWorkload(const TransferOptions& options, ServerUnderTest* server);
 // Match. Connects, and puts `blocks` blocks.
 absl::StatusOr<std::unique_ptr<Workload>> MakeMatchWorkload(const TransferOptions& options, const std::string& server);
 
@@ -60,6 +67,11 @@ void InParallel(size_t count, Run run) {
 absl::StatusOr<std::unique_ptr<Client>> Connect(const TransferOptions& options, const std::string& server);
 absl::StatusOr<Namespace> OpenBenchNamespace(Client* client, uint64_t block_bytes, uint32_t tokens_per_block);
 
+// InvalidArgument when sizes do not go together; `blocks` is how many the server has.
+absl::Status CheckSizes(const TransferOptions& options, uint64_t blocks);
+
+// OK when every block is stored, now or since before.
+absl::Status CheckStored(const TransferResult& result);
 // Puts blocks `first`, `first` + `step`, .. below `end` with their content, hash HashOf(id).
 absl::Status FillServer(Client* client, const Namespace& ns, uint64_t first, uint64_t end, uint64_t step);
 

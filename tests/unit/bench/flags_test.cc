@@ -107,6 +107,42 @@ TEST(TransferFlags, AMatchHasOneClientAndRoomForItsBlocksUnlessTold) {
   EXPECT_EQ(told.options.server.memory_bytes, uint64_t{7} << 30);
 }
 
+TEST(TransferFlags, OnAnSsdTheWorkingSetIsSeveralTimesTheMemoryUnlessTold) {
+  ParsedTransfer parsed;
+  EXPECT_EQ(ParseTransfer({"--tier", "ssd", "--ssd-dir", "/d", "--ssd-io", "libaio"}, &parsed), "");
+  EXPECT_EQ(parsed.options.tier, Tier::kSsd);
+  EXPECT_EQ(parsed.options.server.ssd_dir, "/d");
+  EXPECT_EQ(parsed.options.server.ssd_io, "libaio");
+  EXPECT_GE(parsed.options.working_set_bytes, 4 * parsed.options.server.memory_bytes);
+  EXPECT_GT(parsed.options.server.ssd_bytes, parsed.options.working_set_bytes);
+  EXPECT_EQ(parsed.options.disk_depth, 8);
+  ParsedTransfer told;
+  EXPECT_EQ(ParseTransfer({"--tier", "ssd", "--ssd-dir", "/d", "--memory", "256MiB", "--working-set", "1GiB",
+                           "--ssd-size", "3GiB", "--block", "64KiB"},
+                          &told),
+            "");
+  EXPECT_EQ(told.options.server.memory_bytes, 256 << 20);
+  EXPECT_EQ(told.options.working_set_bytes, 1 << 30);
+  EXPECT_EQ(told.options.server.ssd_bytes, uint64_t{3} << 30);
+  EXPECT_EQ(told.options.disk_depth, 32);
+}
+
+TEST(TransferFlags, WhatDoesNotGoWithAnSsdIsNamed) {
+  const auto refused = [](std::vector<std::string> arguments) {
+    ParsedTransfer parsed;
+    return ParseTransfer(std::move(arguments), &parsed);
+  };
+  EXPECT_THAT(refused({"--tier", "ssd"}), HasSubstr("--ssd-dir"));
+  EXPECT_THAT(refused({"--ssd-dir", "/d"}), HasSubstr("--tier ssd"));
+  EXPECT_THAT(refused({"--tier", "ssd", "--ssd-dir", "/d", "--op", "match"}), HasSubstr("--op match"));
+  EXPECT_THAT(refused({"--tier", "ssd", "--ssd-dir", "/d", "--server", "h:1"}), HasSubstr("--server"));
+  EXPECT_THAT(refused({"--tier", "tape", "--ssd-dir", "/d"}), HasSubstr("--tier"));
+  EXPECT_THAT(refused({"--tier", "ssd", "--ssd-dir", "/d", "--ssd-io", "mmap"}), HasSubstr("--ssd-io"));
+  EXPECT_THAT(refused({"--tier", "ssd", "--ssd-dir", "/d", "--ssd-size", "1GiB"}), HasSubstr("--ssd-size"));
+  EXPECT_THAT(refused({"--tier", "ssd", "--ssd-dir", "/d", "--memory", "1GiB", "--working-set", "1GiB"}),
+              HasSubstr("--working-set"));
+}
+
 TEST(ReplayFlags, ReadTheSpeed) {
   ParsedReplay parsed;
   EXPECT_EQ(ParseReplay({"--trace", "t", "--speed", "10"}, &parsed), "");

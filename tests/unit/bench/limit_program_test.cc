@@ -1,9 +1,12 @@
-// The plain-sockets program, as quarry-bench runs it. Not how fast: that it works.
+// The program of plain sockets and direct IO, as quarry-bench runs it. Not how fast: that it works.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "tools/bench/child_process.h"
+#include "tools/bench/scratch_dir.h"
 
 namespace quarry::bench {
 namespace {
@@ -39,6 +42,26 @@ TEST_P(StreamLimit, MovesBytes) {
 
 INSTANTIATE_TEST_SUITE_P(, StreamLimit, testing::Values("get", "put"),
                          [](const auto& tested) { return std::string(tested.param); });
+
+class DiskLimit : public testing::TestWithParam<std::tuple<const char*, const char*>> {};
+
+TEST_P(DiskLimit, MovesBytesAndLeavesNothingBehind) {
+  auto dir = ScratchDir::Create("/var/tmp");
+  ASSERT_TRUE(dir.ok()) << dir.status();
+  const auto [op, io] = GetParam();
+  const auto json = RunOnce({"disk", "--op", op, "--io", io, "--dir", (*dir)->path(), "--block", "64KiB", "--total",
+                             "8MiB", "--file", "4MiB", "--depth", "4"});
+  ASSERT_TRUE(json.is_object());
+  EXPECT_GT(json["gb_per_s"].get<double>(), 0);
+  EXPECT_TRUE(json["io"] == "libaio" || (json["io"] == "io_uring" && std::string(io) == "auto")) << json;
+  EXPECT_TRUE(std::filesystem::is_empty((*dir)->path()));
+}
+
+INSTANTIATE_TEST_SUITE_P(, DiskLimit,
+                         testing::Combine(testing::Values("read", "write"), testing::Values("auto", "libaio")),
+                         [](const auto& tested) {
+                           return std::string(std::get<0>(tested.param)) + "_" + std::get<1>(tested.param);
+                         });
 
 TEST(EchoLimit, MeasuresRoundTrips) {
   const auto json = RunOnce({"echo", "--request", "16384", "--reply", "560", "--connections", "2"});

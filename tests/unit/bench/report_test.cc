@@ -65,6 +65,46 @@ TEST(TransferReport, TextSaysThatAComparisonIsVoid) {
   EXPECT_THAT(FormatText(TransferOptions{}, report), HasSubstr("VOID"));
 }
 
+TEST(TransferReport, OfASpillHasTheDiskForALimit) {
+  TransferOptions options;
+  options.tier = Tier::kSsd;
+  options.op = TransferOp::kPut;
+  TransferReport report;
+  report.gb_per_s = 1.8;
+  report.ratio = 0.9;
+  report.pair_ratios = {0.9};
+  report.limit_gb_per_s = 2;
+  report.ssd = SsdReport{.io_engine = "io_uring", .put_gb_per_s = 1.9, .unspilled_blocks = 4, .disk_gb_per_s = 2};
+  const json result = json::parse(FormatJson(options, report));
+  EXPECT_EQ(result["tier"], "ssd");
+  EXPECT_EQ(result["ssd_io"], "io_uring");
+  EXPECT_EQ(result["put_gb_per_s"], 1.9);
+  EXPECT_EQ(result["unspilled_blocks"], 4);
+  EXPECT_EQ(result["limit_disk_gb_per_s"], 2);
+  EXPECT_FALSE(result.contains("limit_sockets_gb_per_s"));
+  const std::string text = FormatText(options, report);
+  EXPECT_THAT(text, HasSubstr("4 blocks evicted unspilled"));
+  EXPECT_THAT(text, Not(HasSubstr("sockets")));
+}
+
+TEST(TransferReport, OfAColdGetHasBothLimitsAndSaysWhatCameFromTheSsd) {
+  TransferOptions options;
+  options.tier = Tier::kSsd;
+  TransferReport report;
+  report.ratio = 0.9;
+  report.pair_ratios = {0.9};
+  report.limit_gb_per_s = 2;
+  report.ssd = SsdReport{.io_engine = "libaio", .from_ssd = 0.995, .disk_gb_per_s = 2, .sockets_gb_per_s = 5};
+  const json result = json::parse(FormatJson(options, report));
+  EXPECT_EQ(result["from_ssd"], 0.995);
+  EXPECT_EQ(result["limit_gb_per_s"], 2);
+  EXPECT_EQ(result["limit_disk_gb_per_s"], 2);
+  EXPECT_EQ(result["limit_sockets_gb_per_s"], 5);
+  const std::string text = FormatText(options, report);
+  EXPECT_THAT(text, HasSubstr("99.5 % of the bytes came from it"));
+  EXPECT_THAT(text, HasSubstr("plain sockets: 5.00 GB/s"));
+}
+
 TEST(GrpcReport, SaysOfEachPartWhetherItIsWithinItsTarget) {
   GrpcReport report;
   report.match = {.p50_us = 90, .p99_us = 349, .empty_p50_us = 60, .empty_p99_us = 100};

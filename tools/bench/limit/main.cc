@@ -1,4 +1,4 @@
-// quarry-bench-limit: what plain sockets reach on this machine, to hold Quarry against.
+// quarry-bench-limit: what plain sockets and direct IO reach on this machine, to hold Quarry against.
 //
 // Prints `ready ...` and then, for every line on standard input (a time in seconds), runs
 // for that long and prints one JSON object. Ends with its input.
@@ -9,6 +9,7 @@
 #include <iostream>
 #include <string>
 
+#include "tools/bench/limit/disk_limit.h"
 #include "tools/bench/limit/echo_limit.h"
 #include "tools/bench/limit/socket_limit.h"
 
@@ -39,10 +40,22 @@ void RunEcho(const limit::EchoOptions& options) {
   }
 }
 
+void RunDisk(const limit::DiskOptions& options) {
+  limit::DiskLimit disk(options);
+  printf("ready io=%s\n", disk.io());
+  fflush(stdout);
+  for (double seconds; std::cin >> seconds;) {
+    printf("{\"gb_per_s\": %.4f, \"io\": \"%s\"}\n", disk.Run(seconds), disk.io());
+    fflush(stdout);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("What plain sockets reach on this machine. Reads times in seconds, one a line, and runs for each.");
+  CLI::App app(
+      "What plain sockets, or direct IO, reach on this machine. Reads times in seconds, one a line, and runs for "
+      "each.");
   app.require_subcommand(1);
 
   limit::StreamOptions stream;
@@ -64,6 +77,18 @@ int main(int argc, char** argv) {
   echo_command->add_option("--request", echo.request_bytes)->check(CLI::PositiveNumber);
   echo_command->add_option("--reply", echo.reply_bytes)->check(CLI::PositiveNumber);
   echo_command->add_option("--connections", echo.connections)->check(CLI::Range(1, 1024));
+
+  limit::DiskOptions disk;
+  std::string disk_op = "read";
+  CLI::App* disk_command = app.add_subcommand("disk", "Blocks between a disk and memory, by direct IO");
+  disk_command->add_option("--op", disk_op, "read: random blocks; write: in order, with syncs")
+      ->check(CLI::IsMember({"read", "write"}));
+  disk_command->add_option("--dir", disk.dir, "Where its files lie")->required();
+  disk_command->add_option("--block", disk.block_bytes)->transform(size);
+  disk_command->add_option("--total", disk.total_bytes, "Of all files")->transform(size);
+  disk_command->add_option("--file", disk.file_bytes, "Of each")->transform(size);
+  disk_command->add_option("--depth", disk.depth, "Requests in flight")->check(CLI::Range(1, 1024));
+  disk_command->add_option("--io", disk.io)->check(CLI::IsMember({"auto", "io_uring", "libaio"}));
   CLI11_PARSE(app, argc, argv);
 
   stream.put = op == "put";
@@ -72,6 +97,13 @@ int main(int argc, char** argv) {
     fprintf(stderr, "quarry-bench-limit: an arena must hold at least one block or segment\n");
     return 2;
   }
-  *stream_command ? RunStream(stream) : RunEcho(echo);
+  disk.write = disk_op == "write";
+  if (disk.block_bytes == 0 || disk.total_bytes == 0 || disk.file_bytes < disk.block_bytes * disk.depth) {
+    fprintf(stderr, "quarry-bench-limit: a file must hold at least --depth blocks\n");
+    return 2;
+  }
+  if (*stream_command) RunStream(stream);
+  if (*echo_command) RunEcho(echo);
+  if (*disk_command) RunDisk(disk);
   return 0;
 }
