@@ -160,7 +160,8 @@ class Node {
     uint32_t item = 0;
     std::string payload;
     std::vector<uint64_t> sums;
-    while (pieces.Next(&buffer)) {
+    GetPieces::Step step;
+    while ((step = pieces.Next(&buffer)) == GetPieces::Step::kMessage) {
       v1::GetResponse response;
       Require(response.ParseFromString(BytesOf(buffer)));
       Require(response.item() == item);
@@ -177,6 +178,7 @@ class Node {
       payload.clear();
       ++item;
     }
+    Require(step == GetPieces::Step::kEnd);  // no SSD here to load from
     if (!pieces.status().ok()) return CheckError(pieces.status());
     Require(item == static_cast<uint32_t>(request.hashes_size()));
   }

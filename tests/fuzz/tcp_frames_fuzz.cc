@@ -194,10 +194,8 @@ std::string Read(const std::string& stream, size_t cut) {
 }
 
 }  // namespace
-}  // namespace quarry::transport::tcp
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace quarry::transport::tcp;
   Input input(data, size);
   const size_t cut = 1u + input.Take<uint16_t>() % 5000;
   const std::string stream = StreamOf(&input);
@@ -206,3 +204,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Require(at_once == in_cuts);
   return 0;
 }
+
+}  // namespace quarry::transport::tcp
