@@ -188,6 +188,9 @@ void RecordLog::PlaceLocked(LogEntry entry, Extent* extent) {
     group.run_bytes += bytes;
   }
   extent->end += bytes;
+  // Before anyone may ask for it: else an extent that was just filled would seem empty.
+  extent->live_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  extent->live_records.fetch_add(1, std::memory_order_relaxed);
   group.bytes += bytes;
   group.entries.push_back(std::move(entry));
 }

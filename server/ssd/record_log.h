@@ -143,6 +143,8 @@ class RecordLog {
   void AnswerWritten(LogEntry* entry);
   void AnswerMoved(LogEntry* entry);
   static void AnswerFailed(SsdOwner* owner, const LogEntry& entry);
+  // Nobody asks for a record of that extent any more.
+  static void Discount(Extent* extent, uint64_t payload_bytes);
 
   const RecordLogOptions options_;
   RecordTable* const records_;

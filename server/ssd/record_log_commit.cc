@@ -178,42 +178,37 @@ void RecordLog::Answer(Group* group, const absl::Status& status) {
 }
 
 void RecordLog::AnswerFailed(SsdOwner* owner, const LogEntry& entry) {
+  if (entry.extent != nullptr) Discount(entry.extent, entry.payload_bytes);
   if (!entry.moved) owner->OnWriteFailed(entry.item);
 }
 
+void RecordLog::Discount(Extent* extent, uint64_t payload_bytes) {
+  extent->live_bytes.fetch_sub(RecordBytes(payload_bytes), std::memory_order_relaxed);
+  extent->live_records.fetch_sub(1, std::memory_order_relaxed);
+}
+
 void RecordLog::AnswerWritten(LogEntry* entry) {
-  const uint64_t bytes = RecordBytes(entry->payload_bytes);
-  spilled_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  spilled_bytes_.fetch_add(RecordBytes(entry->payload_bytes), std::memory_order_relaxed);
   spilled_records_.fetch_add(1, std::memory_order_relaxed);
   const uint32_t record = records_->Add(entry->place, entry->payload_bytes);
-  if (record == kNoRecord) {
-    Remove(entry->place);
-    owner_->OnWriteFailed(entry->item);
-    return;
-  }
-  entry->extent->live_bytes.fetch_add(bytes, std::memory_order_relaxed);
-  entry->extent->live_records.fetch_add(1, std::memory_order_relaxed);
-  if (owner_->OnWritten(entry->item, record)) return;
-  records_->Free(record);
-  entry->extent->live_bytes.fetch_sub(bytes, std::memory_order_relaxed);
-  entry->extent->live_records.fetch_sub(1, std::memory_order_relaxed);
+  if (record != kNoRecord && owner_->OnWritten(entry->item, record)) return;
+  Discount(entry->extent, entry->payload_bytes);
   Remove(entry->place);
+  if (record == kNoRecord) {
+    owner_->OnWriteFailed(entry->item);
+  } else {
+    records_->Free(record);
+  }
 }
 
 void RecordLog::AnswerMoved(LogEntry* entry) {
-  const uint64_t bytes = RecordBytes(entry->payload_bytes);
-  moved_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  moved_bytes_.fetch_add(RecordBytes(entry->payload_bytes), std::memory_order_relaxed);
   moved_records_.fetch_add(1, std::memory_order_relaxed);
-  entry->extent->live_bytes.fetch_add(bytes, std::memory_order_relaxed);
-  entry->extent->live_records.fetch_add(1, std::memory_order_relaxed);
   if (owner_->OnMoved(KeyOf(entry->item), entry->from, entry->place)) {
-    Extent* before = extents_->Find(entry->from.extent);
-    before->live_bytes.fetch_sub(bytes, std::memory_order_relaxed);
-    before->live_records.fetch_sub(1, std::memory_order_relaxed);
+    Discount(extents_->Find(entry->from.extent), entry->payload_bytes);
     return;
   }
-  entry->extent->live_bytes.fetch_sub(bytes, std::memory_order_relaxed);
-  entry->extent->live_records.fetch_sub(1, std::memory_order_relaxed);
+  Discount(entry->extent, entry->payload_bytes);
   Remove(entry->place);
 }
 

@@ -13,8 +13,8 @@ namespace quarry::server {
 namespace {
 
 // Neighbours are read together up to this size.
-constexpr uint64_t kMaxRunBytes = 2 << 20;
-constexpr size_t kMaxRunRecords = 128;
+constexpr uint64_t kMaxReadBytes = 2 << 20;
+constexpr size_t kMaxReadRecords = 128;
 
 uint64_t EndPage(const SsdRead& read) { return read.place.page + RecordBytes(read.payload_bytes) / kPageBytes; }
 
@@ -54,8 +54,8 @@ void RecordReader::Read(std::vector<SsdRead> reads) {
     }
     const uint64_t bytes = RecordBytes(read.payload_bytes);
     const bool joins = !run.empty() && run.back().place.extent == read.place.extent &&
-                       EndPage(run.back()) == read.place.page && run_bytes + bytes <= kMaxRunBytes &&
-                       run.size() < kMaxRunRecords;
+                       EndPage(run.back()) == read.place.page && run_bytes + bytes <= kMaxReadBytes &&
+                       run.size() < kMaxReadRecords;
     if (!joins && !run.empty()) Submit(std::exchange(run, {}));
     run_bytes = joins ? run_bytes + bytes : bytes;
     run.push_back(std::move(read));

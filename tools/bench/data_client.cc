@@ -12,7 +12,7 @@ namespace quarry::bench {
 namespace {
 
 constexpr uint64_t kFullCheckInterval = 16;  // calls between two blocks that are checked in full there
-constexpr uint32_t kLeaseMs = 30'000;
+constexpr uint32_t kMatchLeaseMs = 30'000;
 constexpr uint64_t kPutIds = uint64_t{1} << 48;  // ids of puts begin here, beyond those of the working set
 
 uint64_t DifferingBytes(const SegmentList& a, const SegmentList& b) {
@@ -181,7 +181,7 @@ absl::Status DataClient::Submit(Call* call) {
 // As an engine does: what is there, and that it stays until it is loaded.
 absl::Status DataClient::LeaseRun(Call* call) {
   const Chain chain = {.hashes = HashSpan(call->hashes, kHashBytes)};
-  auto match = client_->Match(ns_, {&chain, 1}, {.lease_ms = kLeaseMs});
+  auto match = client_->Match(ns_, {&chain, 1}, {.lease_ms = kMatchLeaseMs});
   if (!match.ok()) return match.status();
   if (match->usable_tokens != call->ids.size() * kTokensPerBlock) {
     return absl::NotFoundError(absl::StrCat("a block is missing: ", Name(match->first_miss)));

@@ -14,7 +14,7 @@
 namespace quarry::ctl {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr double kMostFormattedSeconds = 9e9;     // of FormatDuration
 constexpr double kMostFormattedBytesPerS = 9e18;  // of FormatBytes
@@ -94,7 +94,10 @@ std::string Value::ToJson() const {
   if (kind_ == Kind::kNone) return "null";
   // What is not UTF-8 becomes U+FFFD: names come from outside.
   return std::visit(
-      [](const auto& content) { return Json(content).dump(-1, ' ', false, Json::error_handler_t::replace); }, content_);
+      [](const auto& content) {
+        return OrderedJson(content).dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+      },
+      content_);
 }
 
 void Table::AddRow(std::vector<Value> row) {
@@ -162,17 +165,18 @@ std::string Report::ToText() const {
 }
 
 std::string Report::ToJson(bool one_line) const {
-  Json json = Json::object();
+  OrderedJson json = OrderedJson::object();
   for (const auto& item : items_) {
     if (const Field* field = std::get_if<Field>(&item)) {
-      json[field->key] = Json::parse(field->value.ToJson());
+      json[field->key] = OrderedJson::parse(field->value.ToJson());
       continue;
     }
     const KeyedTable& keyed = std::get<KeyedTable>(item);
-    Json rows = Json::array();
+    OrderedJson rows = OrderedJson::array();
     for (const std::vector<Value>& row : keyed.table.rows()) {
-      Json object = Json::object();
-      for (size_t i = 0; i < row.size(); ++i) object[keyed.table.columns()[i].key] = Json::parse(row[i].ToJson());
+      OrderedJson object = OrderedJson::object();
+      for (size_t i = 0; i < row.size(); ++i)
+        object[keyed.table.columns()[i].key] = OrderedJson::parse(row[i].ToJson());
       rows.push_back(std::move(object));
     }
     json[keyed.key] = std::move(rows);

@@ -16,9 +16,6 @@ namespace {
 using ::testing::Optional;
 using Outcome = SsdRead::Outcome;
 
-constexpr uint32_t kLarge = 100'000;  // bytes of a payload in an extent
-constexpr uint32_t kSmall = 1000;     // of one in the catalog
-
 class SsdDiskTest : public ::testing::Test {
  protected:
   DiskHarness disk_;

@@ -17,9 +17,6 @@ using ::testing::Optional;
 using Outcome = SsdRead::Outcome;
 using Kind = IoRequest::Kind;
 
-constexpr uint32_t kLarge = 100'000;
-constexpr uint32_t kSmall = 1000;
-
 void FlipBit(const std::filesystem::path& path, uint64_t offset) {
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
   file.seekg(static_cast<std::streamoff>(offset));

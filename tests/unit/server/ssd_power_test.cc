@@ -12,9 +12,6 @@ namespace {
 using fakes::Loss;
 using Work = std::function<void(DiskHarness*)>;
 
-constexpr uint32_t kLarge = 100'000;
-constexpr uint32_t kSmall = 1000;
-
 // Extents are begun, filled and gone on with; blocks of both kinds; some are removed.
 void WriteAndRemove(DiskHarness* disk) {
   for (uint64_t round = 0; round < 8; ++round) {

@@ -32,6 +32,9 @@
 
 namespace quarry::server {
 
+inline constexpr uint32_t kLarge = 100'000;  // bytes of a payload in an extent
+inline constexpr uint32_t kSmall = 1000;     // of one in the catalog
+
 // Bytes of which every eight say whose they are and where they belong.
 inline void FillBytes(uint64_t id, std::byte* to, size_t bytes) {
   for (size_t at = 0; at < bytes; at += 8) {

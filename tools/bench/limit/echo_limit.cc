@@ -9,13 +9,13 @@ namespace limit {
 namespace {
 
 // First on every connection, from the client.
-struct Start {
+struct EchoStart {
   uint64_t request_bytes;
   uint64_t reply_bytes;
 };
 
-void Serve(int fd, void*) {
-  Start start;
+void ServeEcho(int fd, void*) {
+  EchoStart start;
   SetBuffers(fd, 0);
   if (!ReceiveAll(fd, &start, sizeof(start))) return;
   std::vector<char> request(start.request_bytes), reply(start.reply_bytes);
@@ -41,10 +41,10 @@ std::vector<uint32_t> RoundTrips(int fd, const EchoOptions& options, double dead
 }  // namespace
 
 EchoLimit::EchoLimit(const EchoOptions& options) : options_(options) {
-  server_ = StartServer(Serve, nullptr);
+  server_ = StartServer(ServeEcho, nullptr);
   for (size_t i = 0; i < options.connections; ++i) {
     fds_.push_back(Connect(server_.port, 0));
-    const Start start = {options.request_bytes, options.reply_bytes};
+    const EchoStart start = {options.request_bytes, options.reply_bytes};
     if (!SendAll(fds_.back(), &start, sizeof(start))) Die("the server has gone");
   }
 }
