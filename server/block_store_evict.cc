@@ -91,7 +91,7 @@ BlockStoreImpl::Eviction BlockStoreImpl::EvictNext(bool only_what_is_on_ssd, Lef
     policy_->Forget(block);
     return Eviction::kKept;
   }
-  if (entry.pins != 0 || entry.leases != 0) {
+  if (IsHeldLocked(block)) {
     entry.parked = 1;
     return Eviction::kKept;
   }
@@ -107,6 +107,11 @@ BlockStoreImpl::Eviction BlockStoreImpl::EvictNext(bool only_what_is_on_ssd, Lef
   if (!entry.HasSlot()) return Eviction::kKept;  // on an SSD alone
   EvictLocked(block, leftovers);
   return Eviction::kEvicted;
+}
+
+bool BlockStoreImpl::IsHeldLocked(uint32_t block) const {
+  const BlockEntry& entry = index_->entry(block);
+  return entry.pins != 0 || (entry.leases != 0 && !IsOnSsdLocked(block));
 }
 
 bool BlockStoreImpl::IsInUseLocked(const BlockEntry& entry) const {
@@ -127,7 +132,7 @@ bool BlockStoreImpl::MoveSlab(int size_class) {
       std::lock_guard<std::mutex> lock(MutexOf(slot.owner));
       BlockEntry& entry = index_->entry(slot.owner);
       if (!OwnsLocked(entry, slot.id)) continue;
-      if (entry.pins != 0 || entry.leases != 0 || IsInUseLocked(entry)) break;
+      if (IsHeldLocked(slot.owner) || IsInUseLocked(entry)) break;
       slab_evicted_blocks_.fetch_add(1, std::memory_order_relaxed);
       slab_evicted_bytes_.fetch_add(SlotBytesLocked(entry), std::memory_order_relaxed);
       policy_->Forget(slot.owner);
@@ -148,7 +153,7 @@ bool BlockStoreImpl::CanEvictAll(absl::Span<const SlabArena::UsedSlot> slots) co
   return std::all_of(slots.begin(), slots.end(), [this](const SlabArena::UsedSlot& slot) {
     std::lock_guard<std::mutex> lock(MutexOf(slot.owner));
     const BlockEntry& entry = index_->entry(slot.owner);
-    return OwnsLocked(entry, slot.id) && entry.pins == 0 && entry.leases == 0 && !IsInUseLocked(entry);
+    return OwnsLocked(entry, slot.id) && !IsHeldLocked(slot.owner) && !IsInUseLocked(entry);
   });
 }
 
@@ -159,8 +164,10 @@ void BlockStoreImpl::EvictLocked(uint32_t block, Leftovers* leftovers) {
     RemoveLocked(block, MissCause::kEvicted, leftovers);
     return;
   }
+  const uint64_t bytes = SlotBytesLocked(entry);
   demoted_blocks_.fetch_add(1, std::memory_order_relaxed);
-  demoted_bytes_.fetch_add(SlotBytesLocked(entry), std::memory_order_relaxed);
+  demoted_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  if (entry.leases != 0) leased_bytes_.fetch_sub(static_cast<int64_t>(bytes), std::memory_order_relaxed);
   if (StateLocked(block) == BlockState::kDram) ssd_blocks_.fetch_add(1, std::memory_order_relaxed);
   for (uint32_t& slot : entry.slots()) {
     if (slot == kNoSlot) continue;

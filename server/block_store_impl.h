@@ -183,8 +183,10 @@ class BlockStoreImpl : public SsdOwner {
   static bool OwnsLocked(const BlockEntry& entry, uint32_t slot);
   // Whether anyone reads it just now.
   bool IsInUseLocked(const BlockEntry& entry) const;
+  // Whether someone holds it in memory: pins do, leases only what is nowhere else.
+  bool IsHeldLocked(uint32_t block) const;
   static void Drop(Leftovers* leftovers);
-  // Nobody holds it: it leaves memory for the SSD alone, or else is removed.
+  // Nobody holds it in memory: it leaves it for the SSD alone, or else is removed.
   void EvictLocked(uint32_t block, Leftovers* leftovers);
   // Takes the block out of the index. Its slots go to `leftovers`.
   void RemoveLocked(uint32_t block, MissCause cause, Leftovers* leftovers);

@@ -105,7 +105,7 @@ BlockStoreImpl::Popped BlockStoreImpl::GatherLocked(uint32_t block, WriteBudget:
     policy_->Forget(block);
     return Popped::kPassedOver;
   }
-  if ((entry.pins != 0 || entry.leases != 0) && !spill_all_.load(std::memory_order_relaxed)) {
+  if (entry.pins != 0 && !spill_all_.load(std::memory_order_relaxed)) {
     entry.parked = 1;
     return Popped::kPassedOver;
   }
@@ -114,11 +114,15 @@ BlockStoreImpl::Popped BlockStoreImpl::GatherLocked(uint32_t block, WriteBudget:
     return Popped::kPassedOver;
   }
   const Namespace* ns = uses_[entry.ns].ns.load(std::memory_order_relaxed);
-  if (entry.no_ssd || IsOnSsdLocked(block) || !IsComplete(StateLocked(block)) || events_.IsCleared(entry.ns)) {
-    return Popped::kReady;
-  }
-  if (admits == WriteBudget::Admits::kNone || (admits == WriteBudget::Admits::kUsed && entry.used == 0)) {
-    over_budget_blocks_.fetch_add(1, std::memory_order_relaxed);
+  if (IsOnSsdLocked(block)) return Popped::kReady;
+  const bool over_budget =
+      admits == WriteBudget::Admits::kNone || (admits == WriteBudget::Admits::kUsed && entry.used == 0);
+  if (entry.no_ssd || over_budget || !IsComplete(StateLocked(block)) || events_.IsCleared(entry.ns)) {
+    if (entry.leases != 0) {
+      entry.parked = 1;
+      return Popped::kPassedOver;
+    }
+    if (over_budget) over_budget_blocks_.fetch_add(1, std::memory_order_relaxed);
     return Popped::kReady;
   }
   char buffer[kMaxHashBytes];
