@@ -34,6 +34,10 @@ absl::StatusOr<std::vector<HostPort>> ParseAll(const std::vector<std::string>& a
   return parsed;
 }
 
+uint32_t MaxSsdRecords(const MemoryPlan& memory) {
+  return static_cast<uint32_t>(std::min<uint64_t>(memory.ssd_index_bytes / kSsdRecordBytes, 1u << 31));
+}
+
 // Whether the addresses can be had, before the arena is reserved, which takes its time,
 // and with a reason, which gRPC does not give.
 absl::Status Probe(absl::string_view flag, const std::vector<std::string>& addresses) {
@@ -107,50 +111,61 @@ absl::Status Daemon::Open(const ServerConfig& config) {
   if (status.ok()) status = Probe("listen-transfer", config.listen_transfer);
   if (status.ok()) status = Probe("listen-metrics", config.listen_metrics);
   if (status.ok()) status = OpenStore(config);
+  if (status.ok()) status = OpenMetrics(config);
+  if (status.ok()) status = OpenSsd(config);
   if (status.ok()) status = OpenSessions(config);
   if (status.ok()) status = OpenGrpc(config);
-  if (status.ok()) status = OpenMetrics(config);
-  if (status.ok()) UpdateHealth(Clock::Real()->NowNs());
-  return status;
+  if (!status.ok()) return status;
+  UpdateHealth(Clock::Real()->NowNs());
+  ready_.store(true);
+  spdlog::info("node {} {} serves gRPC on {}, transfer on {}, metrics on {}, socket {}", node_name_, QUARRY_VERSION,
+               Listed(grpc_->addresses()), Listed(sessions_->addresses()), Listed(http_->addresses()),
+               socket_path_.empty() ? "none" : socket_path_);
+  return absl::OkStatus();
 }
 
 absl::Status Daemon::OpenStore(const ServerConfig& config) {
   const absl::StatusOr<uint64_t> total = TotalMemory(config);
   if (!total.ok()) return total.status();
-  const auto ssds = static_cast<uint32_t>(config.ssd_dirs.size());
-  const MemoryPlan plan = PlanMemory(*total, ssds);
-  spdlog::info("memory {}: arena {}, reserve {} for index, sessions and buffers", FormatBytes(plan.total_bytes),
-               FormatBytes(plan.arena_bytes), FormatBytes(plan.reserve_bytes));
+  memory_ = PlanMemory(*total, static_cast<uint32_t>(config.ssd_dirs.size()));
+  spdlog::info("memory {}: arena {}, reserve {} for index, sessions and buffers", FormatBytes(memory_.total_bytes),
+               FormatBytes(memory_.arena_bytes), FormatBytes(memory_.reserve_bytes));
   BlockStoreOptions options;
-  options.arena_bytes = plan.arena_bytes;
+  options.arena_bytes = memory_.arena_bytes;
   options.slab_bytes = config.slab_bytes;
   options.prefault = !config.no_prefault;
   options.index_shards = config.index_shards;
   options.max_lease_ms = static_cast<uint32_t>(config.max_lease_ns / 1'000'000);
   options.max_lease_blocks = config.max_lease_blocks;
   options.max_leased_blocks = config.max_leased_blocks;
-  options.max_ssd_records = static_cast<uint32_t>(std::min<uint64_t>(plan.ssd_index_bytes / kSsdRecordBytes, 1u << 31));
+  options.max_ssd_records = MaxSsdRecords(memory_);
   absl::StatusOr<std::unique_ptr<BlockStore>> store = BlockStore::Create(options, Clock::Real());
   if (!store.ok()) return store.status();
   store_ = *std::move(store);
-  if (ssds != 0) {
+  wire::Limits limits;
+  limits.max_lease_ms = options.max_lease_ms;
+  service_ = std::make_unique<CacheService>(&namespaces_, store_.get(), &metrics_, limits);
+  return absl::OkStatus();
+}
+
+// Takes as long as its catalogs are large.
+absl::Status Daemon::OpenSsd(const ServerConfig& config) {
+  if (!config.ssd_dirs.empty()) {
     SsdTierOptions ssd;
     ssd.dirs = config.ssd_dirs;
-    ssd.max_records = options.max_ssd_records;
+    ssd.max_records = MaxSsdRecords(memory_);
     ssd.write_budget_bytes_per_day = config.ssd_write_budget_bytes;
     ssd.write_burst_bytes =
         config.ssd_write_burst_bytes != 0 ? config.ssd_write_burst_bytes : config.ssd_write_budget_bytes / 24;
     ssd.disk.max_bytes = config.ssd_bytes;
     ssd.disk.extent_bytes = config.ssd_extent_bytes;
-    ssd.disk.group_bytes = std::min(kMaxGroupBytes, plan.arena_bytes / kGroupShare);
-    ssd.disk.catalog_memory_bytes = plan.catalog_bytes;
+    ssd.disk.group_bytes = std::min(kMaxGroupBytes, memory_.arena_bytes / kGroupShare);
+    ssd.disk.catalog_memory_bytes = memory_.catalog_bytes;
     ssd.disk.wipe_newer = config.ssd_on_newer == "wipe";
     ssd.disk.io_engine = *ParseIoEngineKind(config.ssd_io);
     if (absl::Status status = store_->OpenSsd(ssd, &namespaces_); !status.ok()) return status;
   }
-  wire::Limits limits;
-  limits.max_lease_ms = options.max_lease_ms;
-  service_ = std::make_unique<CacheService>(&namespaces_, store_.get(), &metrics_, limits);
+  recovered_.store(true);
   return absl::OkStatus();
 }
 
@@ -190,9 +205,12 @@ absl::Status Daemon::OpenMetrics(const ServerConfig& config) {
   absl::StatusOr<std::vector<HostPort>> listen = ParseAll(config.listen_metrics);
   if (!listen.ok()) return listen.status();
   ExporterSources sources;
-  sources.store = [this] { return store_->stats(); };
+  sources.store = [this] { return recovered_.load() ? store_->stats() : StoreStats(); };
   sources.tenant_bytes = [this] { return store_->tenant_bytes(); };
-  sources.disks = [this] { return store_->ssd() == nullptr ? std::vector<SsdDiskStats>() : store_->ssd()->stats(); };
+  sources.disks = [this] {
+    const SsdTier* ssd = recovered_.load() ? store_->ssd() : nullptr;
+    return ssd == nullptr ? std::vector<SsdDiskStats>() : ssd->stats();
+  };
   sources.draining = [this] { return service_->draining(); };
   sources.service = &metrics_;
   sources.version = QUARRY_VERSION;
@@ -205,9 +223,6 @@ absl::Status Daemon::OpenMetrics(const ServerConfig& config) {
   absl::StatusOr<std::unique_ptr<HttpEndpoint>> http = HttpEndpoint::Create(std::move(options));
   if (!http.ok()) return http.status();
   http_ = *std::move(http);
-  spdlog::info("node {} {} serves gRPC on {}, transfer on {}, metrics on {}, socket {}", node_name_, QUARRY_VERSION,
-               Listed(grpc_->addresses()), Listed(sessions_->addresses()), Listed(http_->addresses()),
-               socket_path_.empty() ? "none" : socket_path_);
   return absl::OkStatus();
 }
 
@@ -266,7 +281,10 @@ void Daemon::UpdateHealth(int64_t now_ns) {
   health_updated_ns_ = now_ns;
 }
 
-std::string Daemon::WhyNotReady() const { return service_->draining() ? "draining" : health_.WhyNotReady(); }
+std::string Daemon::WhyNotReady() const {
+  if (!ready_.load()) return recovered_.load() ? "starting" : "reading the catalogs of the SSDs";
+  return service_->draining() ? "draining" : health_.WhyNotReady();
+}
 
 void Daemon::Drain() {
   service_->Drain();

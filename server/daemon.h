@@ -49,6 +49,7 @@ class Daemon {
   Daemon() = default;
   absl::Status Open(const ServerConfig& config);
   absl::Status OpenStore(const ServerConfig& config);
+  absl::Status OpenSsd(const ServerConfig& config);
   absl::Status OpenSessions(const ServerConfig& config);
   absl::Status OpenGrpc(const ServerConfig& config);
   absl::Status OpenMetrics(const ServerConfig& config);
@@ -62,7 +63,12 @@ class Daemon {
   std::string advertise_transfer_;
   std::string advertise_metrics_;
 
+  MemoryPlan memory_;
   std::atomic<bool> drain_wanted_{false};
+  // False while the catalogs of the SSDs are read: /livez, /readyz and /metrics answer meanwhile,
+  // and nothing else; of the store they do not ask.
+  std::atomic<bool> recovered_{false};
+  std::atomic<bool> ready_{false};
   Health health_;
   int64_t health_updated_ns_ = 0;
   uint32_t max_sessions_ = 0;

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/ssd/record_header.h"
+#include "server/ssd/whole_records.h"
 
 namespace quarry::server {
 namespace {
@@ -17,6 +17,7 @@ namespace {
 // which no record fills, does not matter.
 constexpr uint64_t kExtents = 64;
 constexpr uint64_t kMaxExtentBytes = 1 << 30;
+constexpr uint64_t kCheckAtOnce = 8 << 20;
 
 uint64_t ExtentBytes(const SsdDiskOptions& options) {
   if (options.extent_bytes != 0) return InWholePages(options.extent_bytes);
@@ -131,10 +132,12 @@ absl::Status SsdDisk::Recover(const Know& know, const Restore& restore) {
     if (status.ok()) status = catalog_->Commit(&forget, true);
   }
   if (status.ok()) {
+    const std::set<PageOfExtent> bad = FindBad();
     std::vector<RecordPlace> not_believed;
     status = catalog_->ForEachRecord(
         [&](const CatalogRecord& record) {
-          if (!Believe(record, restore)) not_believed.push_back(PlaceOf(options_.number, record));
+          const bool is_bad = !bad.empty() && bad.contains({record.extent, record.page});
+          if (is_bad || !Believe(record, restore)) not_believed.push_back(PlaceOf(options_.number, record));
         },
         &unreadable);
     dropped_records_ = not_believed.size() + unreadable;
@@ -145,6 +148,41 @@ absl::Status SsdDisk::Recover(const Know& know, const Restore& restore) {
     spdlog::info("{}: {} records are back, {} are not believed", options_.dir, recovered_records_, dropped_records_);
   }
   return absl::OkStatus();
+}
+
+std::set<SsdDisk::PageOfExtent> SsdDisk::FindBad() const {
+  std::vector<const Extent*> newest;
+  extents_.ForEach([&](const Extent& extent) { newest.push_back(&extent); });
+  std::sort(newest.begin(), newest.end(),
+            [](const Extent* a, const Extent* b) { return a->generation > b->generation; });
+  std::set<PageOfExtent> bad;
+  uint64_t left = options_.check_bytes;
+  for (const Extent* extent : newest) {
+    if (left == 0) break;
+    std::vector<LogEntry> entries;
+    const absl::Status status = catalog_->ForEachRecordOf(extent->number, [&](const CatalogRecord& record) {
+      if (const auto contents = log_->ContentsOf(record.ns)) {
+        entries.push_back(EntryOf(options_.number, record, *contents));
+      }
+    });
+    // What the catalog cannot read is counted when all of it is asked.
+    if (!status.ok()) spdlog::warn("{}: {}", options_.dir, status.ToString());
+    while (!entries.empty() && left != 0) {
+      std::vector<LogEntry> last;
+      uint64_t bytes = 0;
+      while (!entries.empty() && bytes < std::min(left, kCheckAtOnce)) {
+        bytes += RecordBytes(entries.back().payload_bytes);
+        last.push_back(std::move(entries.back()));
+        entries.pop_back();
+      }
+      const std::vector<bool> good = ReadWhole(*extent, *catalog_, io_.get(), &last);
+      for (size_t i = 0; i < last.size(); ++i) {
+        if (!good[i]) bad.emplace(uint32_t{last[i].from.extent}, uint32_t{last[i].from.page});
+      }
+      left -= std::min(left, bytes);
+    }
+  }
+  return bad;
 }
 
 // Were they left, they would be there again at a later start: when their namespace's number has

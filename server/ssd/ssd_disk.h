@@ -10,7 +10,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -38,6 +40,9 @@ struct SsdDiskOptions {
   IoEngineKind io_engine = IoEngineKind::kAuto;
   uint32_t io_depth = 64;
   uint32_t inline_bytes = 4096;  // payloads up to this size go into the catalog
+  // Of the newest records, so many bytes are read and checked at the start: a disk that says it
+  // has synced what it has not loses what came last.
+  uint64_t check_bytes = 64 << 20;
 
   // Seams: what these return stands in for what they are given. Not set: the real ones.
   std::function<std::unique_ptr<IoEngine>(std::unique_ptr<IoEngine>)> wrap_io;
@@ -122,10 +127,14 @@ class SsdDisk {
   std::vector<SsdExtentInfo> extents() const;
 
  private:
+  using PageOfExtent = std::pair<uint32_t, uint32_t>;
+
   SsdDisk(const SsdDiskOptions& options, RecordTable* records, SsdOwner* owner, Clock* clock,
           std::unique_ptr<Catalog> catalog, std::unique_ptr<ExtentFiles> files, std::unique_ptr<IoEngine> engine);
 
   absl::Status RestoreExtents();
+  // Among the newest records.
+  std::set<PageOfExtent> FindBad() const;
   bool Believe(const CatalogRecord& record, const Restore& restore);
   absl::Status Forget(const std::vector<RecordPlace>& places);
 

@@ -31,6 +31,9 @@ void Zero(const std::filesystem::path& path, uint64_t offset, size_t bytes) {
 
 class SsdDamageTest : public ::testing::Test {
  protected:
+  // Most of what is on a disk is not looked at before somebody asks for it.
+  SsdDamageTest() { disk_.options.check_bytes = 0; }
+
   // It is not what it was; then it is written anew, and good.
   void LoseAndWriteAgain(uint64_t id, uint32_t bytes) {
     disk_.owner->Lose(TestHash(id));
@@ -57,6 +60,34 @@ TEST_F(SsdDamageTest, ARecordThatIsNotWholeIsAMiss) {
   for (uint64_t id = 1; id < pages; ++id) EXPECT_THAT(disk_.Read(id), Optional(Outcome::kCorrupt)) << id;
   EXPECT_EQ(disk_.disk().stats().reader.corrupt, pages - 1);
   for (uint64_t id = 1; id < pages; ++id) LoseAndWriteAgain(id, kLarge);
+}
+
+TEST_F(SsdDamageTest, OfTheNewestRecordsTheBadOnesAreForgottenAtTheStart) {
+  disk_.Open();
+  disk_.Write(Range(0, 60), kLarge);
+  disk_.Write(Range(60, 4), kSmall);
+  const RecordPlace old = disk_.PlaceOf(0);
+  const RecordPlace newer = disk_.PlaceOf(50);
+  const RecordPlace newest = disk_.PlaceOf(59);
+  ASSERT_NE(old.extent, newest.extent);
+  disk_.Close();
+  for (const RecordPlace& place : {old, newer, newest}) {
+    FlipBit(disk_.FileOf(place), (place.page + 2) * kPageBytes + 100);
+  }
+  disk_.options.check_bytes = 15 * RecordBytes(kLarge);
+  disk_.Open();
+  EXPECT_FALSE(disk_.Has(59));
+  EXPECT_FALSE(disk_.Has(50));
+  EXPECT_EQ(disk_.disk().stats().dropped_records, 2u);
+  // Further back nobody has looked.
+  EXPECT_TRUE(disk_.Has(0));
+  EXPECT_THAT(disk_.Read(0), Optional(Outcome::kCorrupt));
+  EXPECT_EQ(disk_.Good(Range(1, 63)), 61u);
+  // They stay so, and there is room for them again.
+  disk_.Reopen();
+  EXPECT_EQ(disk_.disk().stats().dropped_records, 0u);
+  disk_.Write({50, 59}, kLarge);
+  EXPECT_EQ(disk_.Good({50, 59}), 2u);
 }
 
 TEST_F(SsdDamageTest, AFlippedBitIsAMiss) {
