@@ -74,7 +74,7 @@ class BlockStoreImpl : public SsdOwner {
   bool SpilledAll() const;
 
   bool OnWritten(const SpillItem& item, uint32_t record) override;
-  void OnWriteFailed(const SpillItem& item) override;
+  void OnWriteFailed(const SpillItem& item, bool disk_failed) override;
   Fate OnReclaim(const ShardKey& key, const RecordPlace& place, UseTime used_since) override;
   bool OnMoved(const ShardKey& key, const RecordPlace& from, const RecordPlace& to) override;
   void OnLost(const ShardKey& key, const RecordPlace& place) override;

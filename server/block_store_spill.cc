@@ -52,8 +52,9 @@ uint64_t BlockStoreImpl::MissingBytes() const {
   const uint64_t arena_bytes = arena_->memory().size();
   const uint64_t free_bytes = arena_bytes - arena_->used_bytes();
   uint64_t wanted = arena_bytes / kReadyShare;
-  uint64_t available =
-      free_bytes - std::min(free_bytes, load_reserve_bytes_) + spilling_bytes_.load(std::memory_order_relaxed);
+  uint64_t available = free_bytes - std::min(free_bytes, load_reserve_bytes_);
+  // What one disk is slow with, another need not wait for.
+  if (!ssd_->HasIdleDisk()) available += spilling_bytes_.load(std::memory_order_relaxed);
   {
     std::lock_guard<std::mutex> lock(ready_mutex_);
     available += ready_bytes_;

@@ -332,9 +332,10 @@ bool BlockStoreImpl::OnWritten(const SpillItem& item, uint32_t record) {
   return true;
 }
 
-// It goes when its turn comes, or is used before and tried again.
-void BlockStoreImpl::OnWriteFailed(const SpillItem& item) {
+// With no other disk to go to, it goes when its turn comes, or is used before and tried again.
+void BlockStoreImpl::OnWriteFailed(const SpillItem& item, bool disk_failed) {
   spilling_bytes_.fetch_sub(item.slot.capacity(), std::memory_order_relaxed);
+  if (disk_failed && ssd_->CanWrite()) return policy_->Return(absl::MakeConstSpan(&item.block, 1));
   PushReady(item.turn, item.block, item.slot.capacity());
 }
 

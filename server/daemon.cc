@@ -152,17 +152,20 @@ absl::Status Daemon::OpenStore(const ServerConfig& config) {
 absl::Status Daemon::OpenSsd(const ServerConfig& config) {
   if (!config.ssd_dirs.empty()) {
     SsdTierOptions ssd;
-    ssd.dirs = config.ssd_dirs;
     ssd.max_records = MaxSsdRecords(memory_);
     ssd.write_budget_bytes_per_day = config.ssd_write_budget_bytes;
     ssd.write_burst_bytes =
         config.ssd_write_burst_bytes != 0 ? config.ssd_write_burst_bytes : config.ssd_write_budget_bytes / 24;
-    ssd.disk.max_bytes = config.ssd_bytes;
-    ssd.disk.extent_bytes = config.ssd_extent_bytes;
-    ssd.disk.group_bytes = std::min(kMaxGroupBytes, memory_.arena_bytes / kGroupShare);
-    ssd.disk.catalog_memory_bytes = memory_.catalog_bytes;
-    ssd.disk.wipe_newer = config.ssd_on_newer == "wipe";
-    ssd.disk.io_engine = *ParseIoEngineKind(config.ssd_io);
+    for (const std::string& dir : config.ssd_dirs) {
+      SsdDiskOptions& disk = ssd.disks.emplace_back();
+      disk.dir = dir;
+      disk.max_bytes = config.ssd_bytes;
+      disk.extent_bytes = config.ssd_extent_bytes;
+      disk.group_bytes = std::min(kMaxGroupBytes, memory_.arena_bytes / kGroupShare / config.ssd_dirs.size());
+      disk.catalog_memory_bytes = memory_.catalog_bytes;
+      disk.wipe_newer = config.ssd_on_newer == "wipe";
+      disk.io_engine = *ParseIoEngineKind(config.ssd_io);
+    }
     if (absl::Status status = store_->OpenSsd(ssd, &namespaces_); !status.ok()) return status;
   }
   recovered_.store(true);

@@ -90,6 +90,7 @@ void RecordLog::Pause(const absl::Status& why) {
 
 void RecordLog::Append(std::vector<LogEntry> entries, uint32_t spare_extents) {
   std::vector<LogEntry> failed;
+  bool paused;
   {
     Lock lock(mutex_);
     for (LogEntry& entry : entries) {
@@ -104,8 +105,9 @@ void RecordLog::Append(std::vector<LogEntry> entries, uint32_t spare_extents) {
     if (group_ != nullptr) SubmitRunLocked();
     changed_.notify_all();
     changed_.wait(lock, [this] { return closed_.size() < kMaxGroupsUnderWay; });
+    paused = clock_->NowNs() < paused_until_ns_;
   }
-  for (const LogEntry& entry : failed) AnswerFailed(owner_, entry);
+  for (const LogEntry& entry : failed) AnswerFailed(entry, paused);
 }
 
 // nullptr: there is none, or nothing is written just now. What is under way goes on meanwhile.
@@ -192,6 +194,7 @@ void RecordLog::PlaceLocked(LogEntry entry, Extent* extent) {
   extent->live_bytes.fetch_add(bytes, std::memory_order_relaxed);
   extent->live_records.fetch_add(1, std::memory_order_relaxed);
   group.bytes += bytes;
+  unanswered_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   group.entries.push_back(std::move(entry));
 }
 

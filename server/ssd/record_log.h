@@ -112,6 +112,8 @@ class RecordLog {
 
   RecordLogStats stats() const;
   uint64_t moved_bytes() const { return moved_bytes_.load(std::memory_order_relaxed); }
+  // Of what was appended and is not yet answered.
+  uint64_t unanswered_bytes() const { return unanswered_bytes_.load(std::memory_order_relaxed); }
 
  private:
   struct Group;
@@ -142,7 +144,7 @@ class RecordLog {
   void Answer(Group* group, const absl::Status& status);
   void AnswerWritten(LogEntry* entry);
   void AnswerMoved(LogEntry* entry);
-  static void AnswerFailed(SsdOwner* owner, const LogEntry& entry);
+  void AnswerFailed(const LogEntry& entry, bool disk_failed);
   // Nobody asks for a record of that extent any more.
   static void Discount(Extent* extent, uint64_t payload_bytes);
 
@@ -178,7 +180,7 @@ class RecordLog {
   std::vector<Change> changes_;
   int64_t changed_at_ns_ = 0;  // when the first of them came
 
-  std::atomic<uint64_t> errors_{0}, committed_groups_{0};
+  std::atomic<uint64_t> errors_{0}, committed_groups_{0}, unanswered_bytes_{0};
   std::atomic<uint64_t> spilled_bytes_{0}, spilled_records_{0}, moved_bytes_{0}, moved_records_{0};
   std::thread committer_;
 };

@@ -59,6 +59,7 @@ void RecordLog::CommitLoop() {
     if (group == nullptr) continue;
     Answer(group.get(), status);
     group->headers.clear();
+    unanswered_bytes_.fetch_sub(group->bytes, std::memory_order_relaxed);
     std::lock_guard<std::mutex> lock(mutex_);
     closed_.pop_front();
     ++groups_answered_;
@@ -167,7 +168,7 @@ absl::Status RecordLog::Commit(Group* group, const Changes& changes) {
 void RecordLog::Answer(Group* group, const absl::Status& status) {
   for (LogEntry& entry : group->entries) {
     if (!status.ok() || entry.failed) {
-      AnswerFailed(owner_, entry);
+      AnswerFailed(entry, true);
     } else if (entry.moved) {
       AnswerMoved(&entry);
     } else {
@@ -177,9 +178,9 @@ void RecordLog::Answer(Group* group, const absl::Status& status) {
   }
 }
 
-void RecordLog::AnswerFailed(SsdOwner* owner, const LogEntry& entry) {
+void RecordLog::AnswerFailed(const LogEntry& entry, bool disk_failed) {
   if (entry.extent != nullptr) Discount(entry.extent, entry.payload_bytes);
-  if (!entry.moved) owner->OnWriteFailed(entry.item);
+  if (!entry.moved) owner_->OnWriteFailed(entry.item, disk_failed);
 }
 
 void RecordLog::Discount(Extent* extent, uint64_t payload_bytes) {
@@ -195,7 +196,7 @@ void RecordLog::AnswerWritten(LogEntry* entry) {
   Discount(entry->extent, entry->payload_bytes);
   Remove(entry->place);
   if (record == kNoRecord) {
-    owner_->OnWriteFailed(entry->item);
+    owner_->OnWriteFailed(entry->item, false);
   } else {
     records_->Free(record);
   }

@@ -123,6 +123,7 @@ class SsdDisk {
 
   const std::string& dir() const { return options_.dir; }
   uint64_t moved_bytes() const { return log_->moved_bytes(); }
+  uint64_t unanswered_bytes() const { return log_->unanswered_bytes(); }
   SsdDiskStats stats() const;
   std::vector<SsdExtentInfo> extents() const;
 

@@ -61,8 +61,9 @@ class SsdOwner {
   // The item will be there after a crash. False: nobody wants it any more, and the record is
   // free again.
   virtual bool OnWritten(const SpillItem& item, uint32_t record) = 0;
-  // It was not written.
-  virtual void OnWriteFailed(const SpillItem& item) = 0;
+  // It was not written. `disk_failed`: it was the disk's fault, so another may take it; else
+  // none would.
+  virtual void OnWriteFailed(const SpillItem& item, bool disk_failed) = 0;
 
   // The extent of that record is to be emptied. kGone: the record was let go of, or is now;
   // kKeep: it is to be moved. `used_since`: only what was used later than that is kept, and

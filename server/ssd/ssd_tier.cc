@@ -8,16 +8,14 @@
 namespace quarry::server {
 
 absl::StatusOr<std::unique_ptr<SsdTier>> SsdTier::Open(const SsdTierOptions& options, SsdOwner* owner, Clock* clock) {
-  if (options.dirs.size() > RecordPlace::kMaxDisks) {
+  if (options.disks.size() > RecordPlace::kMaxDisks) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--ssd-dir: given ", options.dirs.size(), " times, at most ", RecordPlace::kMaxDisks));
+        absl::StrCat("--ssd-dir: given ", options.disks.size(), " times, at most ", RecordPlace::kMaxDisks));
   }
   auto records = RecordTable::Create(options.max_records);
   if (!records.ok()) return records.status();
   std::unique_ptr<SsdTier> tier(new SsdTier(*std::move(records)));
-  for (const std::string& dir : options.dirs) {
-    SsdDiskOptions disk = options.disk;
-    disk.dir = dir;
+  for (SsdDiskOptions disk : options.disks) {
     disk.number = static_cast<uint32_t>(tier->disks_.size());
     auto opened = SsdDisk::Open(disk, tier->records_.get(), owner, clock);
     if (!opened.ok()) return opened.status();
@@ -47,10 +45,23 @@ bool SsdTier::CanWrite() const {
   return std::any_of(disks_.begin(), disks_.end(), [](const auto& disk) { return disk->CanWrite(); });
 }
 
+bool SsdTier::HasIdleDisk() const {
+  return std::any_of(disks_.begin(), disks_.end(),
+                     [](const auto& disk) { return disk->CanWrite() && disk->unanswered_bytes() == 0; });
+}
+
 void SsdTier::Write(std::vector<SpillItem> items) {
-  size_t disk = next_disk_.fetch_add(1, std::memory_order_relaxed) % disks_.size();
-  for (size_t tried = 1; tried < disks_.size() && !disks_[disk]->CanWrite(); ++tried) disk = (disk + 1) % disks_.size();
-  disks_[disk]->Write(std::move(items));
+  const size_t first = next_disk_.fetch_add(1, std::memory_order_relaxed);
+  SsdDisk* chosen = disks_[first % disks_.size()].get();
+  uint64_t least_bytes = UINT64_MAX;
+  for (size_t i = 0; i < disks_.size() && least_bytes != 0; ++i) {
+    SsdDisk* disk = disks_[(first + i) % disks_.size()].get();
+    const uint64_t bytes = disk->unanswered_bytes();
+    if (!disk->CanWrite() || bytes >= least_bytes) continue;
+    least_bytes = bytes;
+    chosen = disk;
+  }
+  chosen->Write(std::move(items));
 }
 
 void SsdTier::Flush() {

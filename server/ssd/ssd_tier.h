@@ -18,9 +18,8 @@
 namespace quarry::server {
 
 struct SsdTierOptions {
-  std::vector<std::string> dirs;  // each a disk
-  SsdDiskOptions disk;            // of each; dir and number are set here
-  uint32_t max_records = 0;       // of all disks; bounds the memory that finds them
+  std::vector<SsdDiskOptions> disks;  // their numbers are set here
+  uint32_t max_records = 0;           // of all disks; bounds the memory that finds them
   // What the block store may write to all of them together; see WriteBudget. 0: without a bound.
   uint64_t write_budget_bytes_per_day = 0;
   uint64_t write_burst_bytes = 0;
@@ -40,9 +39,12 @@ class SsdTier {
   void Start();
 
   bool CanWrite() const;
+  // Whether one that writes has nothing to write.
+  bool HasIdleDisk() const;
   // From now on what is given to Write fails at once; what was given before does not.
   void StopWriting();
-  // All to one disk, each time to the next one that writes: neighbours stay neighbours.
+  // All to one disk, so that neighbours stay neighbours: of those that write, the one with least
+  // to write yet.
   void Write(std::vector<SpillItem> items);
   void Flush();
   void BeginRead(const RecordPlace& place) { disks_[place.disk]->BeginRead(place); }

@@ -81,7 +81,7 @@ bool FakeSsdOwner::OnWritten(const server::SpillItem& item, uint32_t record) {
   return held_.try_emplace(item.hash, Held{record, written.place, written.payload_bytes, item.ns_index}).second;
 }
 
-void FakeSsdOwner::OnWriteFailed(const server::SpillItem& item) {
+void FakeSsdOwner::OnWriteFailed(const server::SpillItem& item, bool /*disk_failed*/) {
   std::lock_guard<std::mutex> lock(mutex_);
   failed_.insert(item.hash);
 }

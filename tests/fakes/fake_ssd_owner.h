@@ -45,7 +45,7 @@ class FakeSsdOwner final : public server::SsdOwner {
   uint64_t moved() const;
 
   bool OnWritten(const server::SpillItem& item, uint32_t record) override;
-  void OnWriteFailed(const server::SpillItem& item) override;
+  void OnWriteFailed(const server::SpillItem& item, bool disk_failed) override;
   Fate OnReclaim(const server::ShardKey& key, const server::RecordPlace& place, server::UseTime used_since) override;
   bool OnMoved(const server::ShardKey& key, const server::RecordPlace& from, const server::RecordPlace& to) override;
   void OnLost(const server::ShardKey& key, const server::RecordPlace& place) override;

@@ -2,6 +2,8 @@
 // does not.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <memory>
@@ -10,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/fakes/fake_disk.h"
 #include "tests/integration/temporary_dir.h"
 #include "tests/unit/server/ssd_testing.h"
 #include "tests/unit/server/store_testing.h"
@@ -28,10 +31,14 @@ class StoreSsdTest : public ::testing::Test {
     options.max_ssd_records = 1 << 16;
     harness_ = std::make_unique<StoreHarness>(options);
     SsdTierOptions ssd;
-    ssd.dirs = {dir_.path()};
     ssd.max_records = options.max_ssd_records;
-    ssd.disk.max_bytes = 256 << 20;
-    ssd.disk.group_bytes = 1 << 20;
+    for (const size_t d : use_) {
+      SsdDiskOptions& disk = ssd.disks.emplace_back();
+      disk.dir = dirs_[d].path();
+      disk.max_bytes = 256 << 20;
+      disk.group_bytes = 1 << 20;
+      faults_[d].Attach(disk.dir, &disk);
+    }
     ssd.write_budget_bytes_per_day = budget_bytes_per_day;
     ssd.write_burst_bytes = burst_bytes;
     const absl::Status status = harness_->store->OpenSsd(ssd, &harness_->namespaces);
@@ -64,7 +71,8 @@ class StoreSsdTest : public ::testing::Test {
       const StoreStats stats = store().stats();
       // A 32nd is for what comes from the SSD, and the last put may have begun on it.
       const uint64_t free = stats.arena_bytes - stats.used_bytes + kPayload * shards_;
-      return free + stats.ready_bytes >= stats.arena_bytes / 32 + stats.arena_bytes / 16 && stats.spilling_bytes == 0;
+      return free + stats.ready_bytes >= stats.arena_bytes / 32 + stats.arena_bytes / 16 &&
+             (hangs_ || stats.spilling_bytes == 0);
     }));
   }
   BlockState StateOf(uint64_t id) { return store().Lookup(*ns_, 0, HashSpan(TestHash(id), 32))[0].state; }
@@ -94,7 +102,25 @@ class StoreSsdTest : public ::testing::Test {
     return read.slot && HoldsBytes(id * 16 + shard, read.slot.payload(), kPayload);
   }
 
-  quarry::testing::TemporaryDir dir_;
+  // How many of the blocks below `end` are on SSDs alone.
+  uint64_t OnSsd(uint64_t end) {
+    uint64_t blocks = 0;
+    for (uint64_t id = 0; id < end; ++id) blocks += StateOf(id) == BlockState::kSsd ? 1 : 0;
+    return blocks;
+  }
+  void SpillAllAndClose() {
+    store().SpillAll();
+    ASSERT_TRUE(Until([&] {
+      harness_->clock.AdvanceMs(50);
+      return store().SpilledAll();
+    }));
+    harness_.reset();
+  }
+
+  std::array<quarry::testing::TemporaryDir, 2> dirs_;
+  std::array<fakes::FakeDisk, 2> faults_;
+  std::vector<size_t> use_ = {0};  // of dirs_
+  bool hangs_ = false;             // what is on its way to a disk stays so
   uint32_t shards_ = 1;
   std::unique_ptr<StoreHarness> harness_;
   const Namespace* ns_ = nullptr;
@@ -210,12 +236,7 @@ TEST_F(StoreSsdTest, AfterARestartBlocksAreAsOldAsTheyAre) {
   Open();
   for (uint64_t id = 0; id < kArenaBlocks + 64; ++id) Put(id);
   ASSERT_EQ(StateOf(0), BlockState::kSsd);
-  store().SpillAll();
-  ASSERT_TRUE(Until([&] {
-    harness_->clock.AdvanceMs(50);
-    return store().SpilledAll();
-  }));
-  harness_.reset();
+  SpillAllAndClose();
   Open();
   EXPECT_EQ(store().stats().complete_blocks, kArenaBlocks + 64);
   EXPECT_EQ(store().stats().ssd_blocks, kArenaBlocks + 64);
@@ -224,6 +245,80 @@ TEST_F(StoreSsdTest, AfterARestartBlocksAreAsOldAsTheyAre) {
   harness_->clock.AdvanceMs(61'000);
   EXPECT_EQ(StateOf(3), BlockState::kAbsent);
   EXPECT_EQ(Load(5).miss, MissCause::kExpired);
+}
+
+// ------------------------------------------------------------ several disks
+
+TEST_F(StoreSsdTest, DisksShareWhatIsWritten) {
+  use_ = {0, 1};
+  Open();
+  for (uint64_t id = 0; id < 3 * kArenaBlocks; ++id) Put(id);
+  const std::vector<SsdDiskStats> disks = store().ssd()->stats();
+  EXPECT_GT(disks[0].live_records, kArenaBlocks / 2);
+  EXPECT_GT(disks[1].live_records, kArenaBlocks / 2);
+  for (uint64_t id = 0; id < 3 * kArenaBlocks; ++id) EXPECT_TRUE(Comes(id)) << id;
+}
+
+TEST_F(StoreSsdTest, ADiskThatHangsDoesNotHoldTheOthersBack) {
+  use_ = {0, 1};
+  Open();
+  faults_[1].Hold(IoRequest::Kind::kWrite);
+  hangs_ = true;
+  for (uint64_t id = 0; id < 3 * kArenaBlocks; ++id) Put(id);
+  const std::vector<SsdDiskStats> disks = store().ssd()->stats();
+  EXPECT_GT(disks[0].live_records, kArenaBlocks);
+  EXPECT_EQ(disks[1].log.spilled_records, 0u);
+  EXPECT_EQ(store().stats().unspilled_blocks, 0u);
+  faults_[1].Release(IoRequest::Kind::kWrite);
+  faults_[1].Heal();
+}
+
+TEST_F(StoreSsdTest, ADiskThatDiesCostsItsShareAndNothingElse) {
+  use_ = {0, 1};
+  Open();
+  constexpr uint64_t kBlocks = 3 * kArenaBlocks;
+  for (uint64_t id = 0; id < kBlocks; ++id) Put(id);
+  const uint64_t on_dead = store().ssd()->stats()[1].live_records;
+  for (const auto kind : {IoRequest::Kind::kRead, IoRequest::Kind::kWrite, IoRequest::Kind::kSync}) {
+    faults_[1].Fail(kind, EIO);
+  }
+  uint64_t lost = 0;
+  for (uint64_t id = 0; id < kBlocks; ++id) {
+    if (Comes(id)) continue;
+    ++lost;
+    EXPECT_EQ(StateOf(id), BlockState::kAbsent) << id;
+    EXPECT_EQ(harness_->Match(*ns_, {id}).first_miss, MissCause::kNodeLost) << id;
+  }
+  EXPECT_GT(lost, 0u);
+  EXPECT_LE(lost, on_dead);
+  // Whatever is put from now on goes to the other. What was on its way to the dead one goes there
+  // too; while it does, memory may be wanted sooner.
+  lost = 0;
+  for (uint64_t id = 5000; id < 5000 + 2 * kArenaBlocks; ++id) Put(id);
+  for (uint64_t id = 5000; id < 5000 + 2 * kArenaBlocks; ++id) lost += Comes(id) ? 0 : 1;
+  EXPECT_LE(lost, 8u);
+}
+
+TEST_F(StoreSsdTest, DisksAreAddedAndTakenAwayBetweenStarts) {
+  Open();
+  constexpr uint64_t kBlocks = 2 * kArenaBlocks;
+  for (uint64_t id = 0; id < kBlocks; ++id) Put(id);
+  SpillAllAndClose();
+  use_ = {1, 0};  // in another order, too
+  Open();
+  EXPECT_EQ(OnSsd(kBlocks), kBlocks);
+  for (uint64_t id = kBlocks; id < 2 * kBlocks; ++id) Put(id);
+  for (uint64_t id = 0; id < kBlocks; id += 16) EXPECT_TRUE(Comes(id)) << id;
+  SpillAllAndClose();
+  use_ = {1};
+  Open();
+  const uint64_t left = store().stats().complete_blocks;
+  EXPECT_GT(left, 0u);
+  EXPECT_LT(left, 2 * kBlocks);
+  EXPECT_EQ(OnSsd(2 * kBlocks), left);
+  for (uint64_t id = 0; id < 2 * kBlocks; ++id) {
+    EXPECT_TRUE(StateOf(id) == BlockState::kAbsent || Comes(id)) << id;
+  }
 }
 
 }  // namespace
