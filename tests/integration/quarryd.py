@@ -58,6 +58,18 @@ def run_to_exit(binary, arguments, environment=None):
                           capture_output=True, text=True, timeout=DEADLINE_S, check=False)
 
 
+def http_get(address, path, method="GET"):
+    """Status and body of an answer."""
+    host, port = address.rsplit(":", 1)
+    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=DEADLINE_S)
+    try:
+        connection.request(method, path)
+        response = connection.getresponse()
+        return response.status, response.read().decode("utf-8")
+    finally:
+        connection.close()
+
+
 class Quarryd:
     """A running daemon. Use as a context manager; leaving it kills what still runs.
 
@@ -100,14 +112,7 @@ class Quarryd:
 
     def http(self, path, method="GET"):
         """Status and body of an answer on the port of the metrics."""
-        host, port = self.metrics.rsplit(":", 1)
-        connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=DEADLINE_S)
-        try:
-            connection.request(method, path)
-            response = connection.getresponse()
-            return response.status, response.read().decode("utf-8")
-        finally:
-            connection.close()
+        return http_get(self.metrics, path, method)
 
     def samples(self):
         """Every series of /metrics, with its value."""

@@ -1,21 +1,23 @@
 #!/usr/bin/env python3
 """A node with an SSD tier, as its operator sees it: settings, metrics, quarryctl ssd, --check.
 
-usage: ssd_test.py QUARRYD QUARRYCTL
+usage: ssd_test.py QUARRYD QUARRYCTL MANY_RECORDS
 """
 
 import json
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 import quarryd
 import raw_session
 
-QUARRYD, QUARRYCTL = "", ""
+QUARRYD, QUARRYCTL, MANY_RECORDS = "", "", ""
 SHARD = 256 << 10
 # Half as much again as the arena of 192 MiB holds.
 BLOCKS = 600
@@ -28,9 +30,9 @@ class SsdTest(unittest.TestCase):
         self.addCleanup(directory.cleanup)
         self.dir = directory.name
 
-    def start(self, **flags):
+    def start(self, *switches, **flags):
         flags = {"ssd-dir": self.dir, "ssd-size": "512MiB", **flags}
-        daemon = quarryd.Quarryd(QUARRYD, quarryd.private_flags(**flags))
+        daemon = quarryd.Quarryd(QUARRYD, [*quarryd.private_flags(**flags), *switches])
         self.addCleanup(daemon.kill)
         return daemon
 
@@ -122,12 +124,46 @@ class SsdTest(unittest.TestCase):
         self.assertIn("its payload's sums do not hold", bad.stderr)
         self.assertIn(f"{BLOCKS - 1} of {BLOCKS} records good", bad.stdout)
 
+    def test_it_is_alive_but_not_ready_while_it_reads_its_catalogs(self):
+        records = 300_000
+        subprocess.run([MANY_RECORDS, self.dir, str(records)], check=True, stdout=subprocess.DEVNULL)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            metrics = f"127.0.0.1:{probe.getsockname()[1]}"
+        answers, ready = [], threading.Event()
+
+        def look():
+            while not ready.is_set():
+                try:
+                    answers.append(tuple(quarryd.http_get(metrics, path) for path in ("/readyz", "/livez", "/metrics")))
+                except OSError:
+                    pass  # not there yet
+
+        looks = threading.Thread(target=look)
+        looks.start()
+        self.addCleanup(looks.join)
+        self.addCleanup(ready.set)
+        daemon = self.start("--no-prefault", **{"memory": "2GiB", "ssd-size": "32GiB", "listen-metrics": metrics})
+        ready.set()
+        looks.join()
+        early = [answer for answer in answers if answer[0] == (503, "reading the catalogs of the SSDs\n")]
+        self.assertGreater(len(early), 0, f"{len(answers)} answers")
+        for _, alive, samples in early:
+            self.assertEqual(alive, (200, "ok\n"))
+            self.assertEqual(samples[0], 200)
+        self.assertEqual(daemon.http("/readyz"), (200, "ok\n"))
+        # The newest are read, and are zeros.
+        checked = 64 << 20
+        self.assertGreaterEqual(daemon.samples()["quarry_ssd_blocks"], records - checked / (64 << 10))
+        self.assertLess(daemon.samples()["quarry_ssd_blocks"], records)
+
     def test_an_empty_directory_cannot_be_checked(self):
         self.assertEqual(self.check().returncode, 1)
         self.assertEqual(list(pathlib.Path(self.dir).iterdir()), [])
 
 
 if __name__ == "__main__":
+    MANY_RECORDS = sys.argv.pop(3)
     QUARRYCTL = sys.argv.pop(2)
     QUARRYD = sys.argv.pop(1)
     raw_session.load_stubs()
