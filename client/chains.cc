@@ -82,6 +82,7 @@ wire::Match ToWire(uint32_t handle, absl::Span<const Chain> chains, const MatchO
   match.chains = ToWire(chains);
   match.lease_ms = options.lease_ms;
   match.no_touch = options.no_touch;
+  match.prefetch_shards = options.prefetch_shards;
   return match;
 }
 

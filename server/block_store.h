@@ -65,6 +65,8 @@ struct MatchQuery {
   uint64_t max_blocks = UINT64_MAX;  // more of them are not usable
   uint64_t min_blocks = 0;           // fewer of them are not usable
   bool pin = false;                  // sets MatchResult::pins; not with a lease, which does more
+  // CacheService's: of the usable blocks, begin to bring these from the SSD into memory.
+  absl::Span<const uint32_t> prefetch_shards;
 };
 
 class BlockStoreImpl;

@@ -1,5 +1,7 @@
 #include "server/cache_service.h"
 
+#include <string>
+
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 
@@ -8,6 +10,10 @@ namespace {
 
 // Far beyond any prompt; keeps block indices times tokens per block within 64 bits.
 constexpr uint64_t kMaxTokens = uint64_t{1} << 56;
+
+// Loaded ahead for one match; and for all of them, what is on its way.
+constexpr uint64_t kPrefetchBytes = 32 << 20;
+constexpr uint64_t kMaxPrefetchBytes = 256 << 20;
 
 // A field of what `prefix` names, which may be the request itself: then it is empty.
 std::string Field(absl::string_view prefix, absl::string_view name) {
@@ -72,6 +78,22 @@ absl::Status CheckMatch(const Namespace& ns, const MatchQuery& query, uint32_t m
   return absl::OkStatus();
 }
 
+absl::Status CheckPrefetch(const Namespace& ns, const MatchQuery& query) {
+  if (query.prefetch_shards.size() > kMaxShards) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("prefetch_shards: ", query.prefetch_shards.size(), " exceed ", kMaxShards));
+  }
+  for (size_t i = 0; i < query.prefetch_shards.size(); ++i) {
+    for (const ChainQuery& chain : query.chains) {
+      const uint32_t shards = ns.spec.groups[chain.group].shards;
+      if (query.prefetch_shards[i] < shards) continue;
+      return absl::InvalidArgumentError(absl::StrCat("prefetch_shards[", i, "]: ", query.prefetch_shards[i],
+                                                     " is not below ", shards, ", the shards of group ", chain.group));
+    }
+  }
+  return absl::OkStatus();
+}
+
 void CountFor(const Namespace& ns, const MatchQuery& query, const MatchResult& result) {
   uint64_t hashes = 0;
   uint64_t hits = 0;
@@ -116,14 +138,46 @@ absl::StatusOr<MatchResult> CacheService::Match(const Namespace& ns, const Match
   const int64_t start_ns = Clock::Real()->NowNs();
   const size_t op = static_cast<size_t>(Op::kMatch);
   metrics_->requests[op].fetch_add(1, std::memory_order_relaxed);
-  if (absl::Status status = CheckMatch(ns, query, limits_.max_items); !status.ok()) {
+  absl::Status status = CheckMatch(ns, query, limits_.max_items);
+  if (status.ok()) status = CheckPrefetch(ns, query);
+  if (!status.ok()) {
     metrics_->errors[op].fetch_add(1, std::memory_order_relaxed);
     return status;
   }
   MatchResult result = store_->Match(ns, query);
   CountFor(ns, query, result);
+  if (!query.prefetch_shards.empty()) Prefetch(ns, query, result);
   metrics_->latency[op].Record(Clock::Real()->NowNs() - start_ns);
   return result;
+}
+
+void CacheService::Prefetch(const Namespace& ns, const MatchQuery& query, const MatchResult& result) {
+  uint64_t left_bytes = kPrefetchBytes;
+  for (size_t c = 0; c < query.chains.size(); ++c) {
+    const ChainQuery& chain = query.chains[c];
+    const ChainMatch& matched = result.chains[c];
+    const uint64_t shard_bytes = ns.spec.groups[chain.group].shard_bytes;
+    const uint64_t block_bytes = shard_bytes * query.prefetch_shards.size();
+    std::string cold;
+    for (uint64_t block = matched.usable.first; block < matched.usable.end && left_bytes >= block_bytes; ++block) {
+      const size_t i = block - chain.first_block;
+      if (matched.states[i] != static_cast<char>(BlockState::kSsd)) continue;
+      cold.append(chain.hashes[i].data(), chain.hashes[i].size());
+      left_bytes -= block_bytes;
+    }
+    if (cold.empty()) continue;
+    const HashSpan hashes(cold, ns.spec.hash_bytes);
+    for (const uint32_t shard : query.prefetch_shards) {
+      const uint64_t bytes = hashes.size() * shard_bytes;
+      if (prefetching_bytes_->fetch_add(bytes) + bytes > kMaxPrefetchBytes) {
+        prefetching_bytes_->fetch_sub(bytes);
+        return;
+      }
+      store_->Load(ns, chain.group, shard, hashes, [under_way = prefetching_bytes_, shard_bytes](size_t, const auto&) {
+        under_way->fetch_sub(shard_bytes);
+      });
+    }
+  }
 }
 
 absl::Status CacheService::CheckHashes(const Namespace& ns, absl::string_view field, uint32_t group,

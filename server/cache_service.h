@@ -4,6 +4,7 @@
 #define QUARRY_SERVER_CACHE_SERVICE_H_
 
 #include <atomic>
+#include <memory>
 #include <mutex>
 #include <string>
 
@@ -35,8 +36,8 @@ class CacheService {
   absl::StatusOr<const Namespace*> FindNamespace(absl::string_view tenant, absl::string_view name) const;
 
   // Validates every chain (group in range and not twice, whole hashes, at most max_items,
-  // a full group's chain not beginning beyond local_tokens), then matches. Counts and
-  // times it as a match.
+  // a full group's chain not beginning beyond local_tokens), then matches, and begins to load what
+  // it is asked to. Counts and times it as a match.
   absl::StatusOr<MatchResult> Match(const Namespace& ns, const MatchQuery& query);
 
   // The parts of a get, put or touch, before anything moves. `field` prefixes messages,
@@ -63,6 +64,7 @@ class CacheService {
   const wire::Limits& limits() const { return limits_; }
 
  private:
+  void Prefetch(const Namespace& ns, const MatchQuery& query, const MatchResult& result);
   absl::StatusOr<uint64_t> Empty(absl::string_view tenant, absl::string_view name,
                                  absl::StatusOr<uint32_t> (NamespaceRegistry::*renumber)(const Namespace&));
 
@@ -71,6 +73,8 @@ class CacheService {
   ServiceMetrics* const metrics_;
   const wire::Limits limits_;
   std::atomic<bool> draining_{false};
+  // On their way from the SSD because of matches. Shared with what ends them, which may outlive us.
+  const std::shared_ptr<std::atomic<uint64_t>> prefetching_bytes_ = std::make_shared<std::atomic<uint64_t>>(0);
   std::mutex empty_mutex_;  // one namespace is emptied at a time
 };
 

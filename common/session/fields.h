@@ -80,6 +80,7 @@ void Fields(auto& coder, Is<Match> auto& m) {
   coder.Field(3, m.chains);
   coder.Field(4, m.lease_ms);
   coder.Field(5, m.no_touch);
+  coder.Field(6, m.prefetch_shards);
 }
 
 void Fields(auto& coder, Is<GetRun> auto& m) {

@@ -63,6 +63,7 @@ struct Match {
   std::vector<ChainPart> chains;
   uint32_t lease_ms = 0;
   bool no_touch = false;
+  std::vector<uint32_t> prefetch_shards;
 };
 
 struct GetRun {

@@ -97,6 +97,7 @@ absl::Status CacheCalls::Handle(const v1::MatchRequest& request, v1::MatchRespon
   query.chains = packed->chains;
   query.lease_ms = request.lease_ms();
   query.touch = request.touch();
+  query.prefetch_shards = absl::MakeConstSpan(request.prefetch_shards().data(), request.prefetch_shards().size());
   const absl::StatusOr<MatchResult> result = service_->Match(**ns, query);
   if (!result.ok()) return result.status();
   ToProto(*result, response);

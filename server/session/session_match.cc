@@ -50,7 +50,9 @@ void Session::Handle(uint64_t request, const wire::Match& message) {
   if (!ns.ok()) return reject(ns.status());
   if (absl::Status status = service().CheckNotDraining(); !status.ok()) return reject(status);
   const std::vector<ChainQuery> chains = QueriesOf(message, **ns);
-  auto result = service().Match(**ns, {message.local_tokens, chains, message.lease_ms, !message.no_touch});
+  MatchQuery query{message.local_tokens, chains, message.lease_ms, !message.no_touch};
+  query.prefetch_shards = message.prefetch_shards;
+  auto result = service().Match(**ns, query);
   if (!result.ok()) return Fail(request, result.status());  // counted by the service
   Send(request, ReplyOf(*result));
   // Behind the answer, which goes out at the end of the round.

@@ -1,5 +1,6 @@
 // More blocks than memory holds, on an SSD: all come back, from a daemon that goes on, that was
 // stopped, and that was killed.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -96,6 +97,30 @@ TEST_F(ClientSsdTest, AMatchSaysWhereBlocksAreAndALeaseKeepsThem) {
   EXPECT_EQ(match->usable_tokens, kBatch * 16);
   EXPECT_EQ(match->chains[0].states[0], BlockState::kSsd);
   EXPECT_TRUE(batch_->ComesBack({.lease = match->lease}));
+  Leave();
+  EXPECT_EQ(server_->Stop(), 0);
+}
+
+TEST_F(ClientSsdTest, AMatchBringsWhatAGetWillFollowFor) {
+  Start();
+  PutAll();
+  batch_->MoveTo(0);
+  ASSERT_EQ(batch_->Match(60'000)->chains[0].states[0], BlockState::kSsd);
+  MatchOptions options;
+  options.lease_ms = 60'000;
+  options.prefetch_shards = {0};
+  const auto match = batch_->Match(options);
+  ASSERT_TRUE(match.ok()) << match.status();
+  EXPECT_TRUE(server_->Until([](const PrivateServer::Metrics& metrics) { return metrics.at(kLoads) == kBatch; }));
+  const auto again = batch_->Match(60'000);
+  ASSERT_TRUE(again.ok()) << again.status();
+  for (const BlockState state : again->chains[0].states) EXPECT_EQ(state, BlockState::kDram);
+  EXPECT_TRUE(batch_->ComesBack({.lease = match->lease}));
+  EXPECT_EQ(server_->Metric(kLoads), kBatch);
+  options.prefetch_shards = {0, 1};
+  const auto refused = batch_->Match(options);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(refused.status().message(), ::testing::HasSubstr("prefetch_shards[1]: 1 is not below 1"));
   Leave();
   EXPECT_EQ(server_->Stop(), 0);
 }

@@ -65,6 +65,15 @@ class GrpcSsdTest(grpc_case.GrpcCase):
         self.assertEqual(answer.in_dram, len(names))
         quarryd.wait_until(lambda: {b.state for b in self.lookup(names)} == {self.T.BLOCK_STATE_DRAM}, "warm blocks")
 
+    def test_a_match_brings_what_a_get_will_follow_for(self):
+        names = self.fill()[:10]
+        request = self.C.MatchRequest(namespace=self.ns, lease_ms=60_000, prefetch_shards=[0], chains=[
+            self.C.MatchChain(hashes=[block_hash(name) for name in names])])
+        self.assertEqual(set(self.call(self.cache.Match, request).chains[0].states), {self.T.BLOCK_STATE_SSD})
+        quarryd.wait_until(lambda: {b.state for b in self.lookup(names)} == {self.T.BLOCK_STATE_DRAM}, "warm blocks")
+        request.prefetch_shards.append(7)
+        self.refuses_field("prefetch_shards[1]", self.cache.Match, request)
+
     def test_a_get_of_cold_blocks_can_be_cancelled(self):
         names = self.fill()
         stream = self.cache.Get(self.C.GetRequest(namespace=self.ns, hashes=[block_hash(name) for name in names]))

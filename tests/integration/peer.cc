@@ -155,9 +155,9 @@ absl::StatusOr<TransferResult> Batch::Get(const GetOptions& options) {
   return Untouched();
 }
 
-absl::StatusOr<MatchResult> Batch::Match(uint32_t lease_ms) {
+absl::StatusOr<MatchResult> Batch::Match(const MatchOptions& options) {
   const Chain chain = AsChain();
-  return (*peer_)->Match(peer_->ns(), {&chain, 1}, {.lease_ms = lease_ms});
+  return (*peer_)->Match(peer_->ns(), {&chain, 1}, options);
 }
 
 Ended WaitForEnd(CompletionQueue* queue) {

@@ -70,7 +70,8 @@ class Batch {
   ::testing::AssertionResult ComesBack(const GetOptions& options = {});
   // Gets all, and each is a miss for that reason; not a byte is written.
   ::testing::AssertionResult IsMissed(MissCause cause, const GetOptions& options = {});
-  absl::StatusOr<MatchResult> Match(uint32_t lease_ms);
+  absl::StatusOr<MatchResult> Match(uint32_t lease_ms) { return Match({.lease_ms = lease_ms}); }
+  absl::StatusOr<MatchResult> Match(const MatchOptions& options);
 
  private:
   const Peer* const peer_;

@@ -171,6 +171,10 @@ struct MatchOptions {
   uint64_t local_tokens = 0;  // what the caller already has
   uint32_t lease_ms = 5'000;  // 0: none
   bool no_touch = false;
+  // Shards that a get will follow for: the node begins to bring them from its SSD into memory, of
+  // the first 32 MiB of usable blocks and if not too much is on its way already. Below
+  // GroupSpec::shards of every chain's group.
+  std::vector<uint32_t> prefetch_shards;
   uint32_t deadline_ms = 0;  // 0: the client's default
   // How many shards of each block the caller would load: for MatchResult::advice. 0: all.
   uint32_t advice_shards = 0;
