@@ -118,6 +118,13 @@ struct ReadResult {
   MissCause miss = MissCause::kNone;  // neither: why not; kNone: no memory for it just now
 };
 
+// Bytes of a payload; the default is all.
+struct PayloadPart {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;  // 0: to the end
+  friend bool operator==(const PayloadPart&, const PayloadPart&) = default;
+};
+
 // Of a Load: called once for each item, in any order, on any thread, perhaps before Load
 // returns. Must not block.
 using LoadDone = std::function<void(size_t item, ReadResult result)>;
@@ -310,7 +317,10 @@ class BlockStore {
 
   // Brings one shard of each block into memory, if it is on an SSD; reads it like Read, if
   // it is there already. What comes is kept in memory, where there is room.
-  void Load(const Namespace& ns, uint32_t group, uint32_t shard, HashSpan hashes, LoadDone done);
+  // With a part that is small, no more may be read than the chunks that it touches: the slot holds
+  // just these then, and is not kept.
+  void Load(const Namespace& ns, uint32_t group, uint32_t shard, HashSpan hashes, LoadDone done,
+            const PayloadPart& part = {});
 
   // One shard. Payload size checked by the caller against the spec.
   OfferResult Offer(const Namespace& ns, const PutOffer& offer);

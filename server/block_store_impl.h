@@ -48,7 +48,8 @@ class BlockStoreImpl : public SsdOwner {
   absl::Span<std::byte> arena() const { return arena_->memory(); }
   MatchResult Match(const Namespace& ns, const MatchQuery& query);
   void Read(const Namespace& ns, uint32_t group, uint32_t shard, HashSpan hashes, std::vector<ReadResult>* results);
-  void Load(const Namespace& ns, uint32_t group, uint32_t shard, HashSpan hashes, LoadDone done);
+  void Load(const Namespace& ns, uint32_t group, uint32_t shard, HashSpan hashes, LoadDone done,
+            const PayloadPart& part);
   OfferResult Offer(const Namespace& ns, const PutOffer& offer);
   void Publish(PutTicket* ticket);
   // kNone: the ticket is dropped without a word.
@@ -216,6 +217,8 @@ class BlockStoreImpl : public SsdOwner {
   bool RestoreRecord(uint16_t ns_index, const CatalogRecord& record, const RecordPlace& place);
   // `keep`: in memory, if the block is still wanted.
   void OnLoaded(uint32_t block, uint32_t shard, bool keep, SsdRead::Outcome outcome, SlotRef slot);
+  // Of a read of chunks: the slot is the caller's alone.
+  void OnPartLoaded(uint32_t block, uint32_t shard, const LoadCall& call, SsdRead::Outcome outcome, SlotRef slot);
   std::vector<LoadCall> TakeLoadsLocked(uint32_t block, uint32_t shard);
   // The record of a shard that lies at that place; nullptr: nobody asks for it any more.
   uint32_t* FindRecordLocked(const ShardKey& key, const RecordPlace& place, uint32_t* block);

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <iterator>
 
+#include "common/checksum.h"
 #include "server/block_store_impl.h"
 
 namespace quarry::server {
@@ -20,6 +21,19 @@ uint64_t LoadKey(uint32_t block, uint32_t shard) { return uint64_t{block} << 32 
 int64_t WallNowMs() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch())
       .count();
+}
+
+// Reading chunks by themselves pays when they are few: what else would come along stays in
+// memory, for the gets of other parts that commonly follow.
+constexpr uint64_t kWholeUnlessOneIn = 4;
+
+// The chunks that the part touches, or all.
+ChunkRange ChunksWorthReading(const PayloadPart& part, const RecordTable::Record& record) {
+  const uint64_t payload_bytes = record.payload_bytes;
+  if (record.place.inlined != 0 || part.offset >= payload_bytes || part.bytes > payload_bytes - part.offset) return {};
+  const uint64_t bytes = part.bytes != 0 ? part.bytes : payload_bytes - part.offset;
+  const ChunkRange touched{part.offset / kChunkBytes, (part.offset + bytes - 1) / kChunkBytes + 1};
+  return (touched.end - touched.first) * kChunkBytes * kWholeUnlessOneIn <= payload_bytes ? touched : ChunkRange();
 }
 
 // A disk that fails is lost with what it holds; bytes that are not what they were are said to be so.
@@ -99,7 +113,8 @@ int64_t BlockStoreImpl::WallMs(uint32_t stored_at) const {
 
 // ------------------------------------------------------------ loading
 
-void BlockStoreImpl::Load(const Namespace& ns, uint32_t group, uint32_t shard, HashSpan hashes, LoadDone done) {
+void BlockStoreImpl::Load(const Namespace& ns, uint32_t group, uint32_t shard, HashSpan hashes, LoadDone done,
+                          const PayloadPart& part) {
   BlockBatch batch(index_.get(), static_cast<uint16_t>(ns.index));
   batch.Add(static_cast<uint8_t>(group), hashes);
   const auto shared_done = std::make_shared<const LoadDone>(std::move(done));
@@ -123,11 +138,16 @@ void BlockStoreImpl::Load(const Namespace& ns, uint32_t group, uint32_t shard, H
       result.miss = slot == kReservedSlot ? MissCause::kInFlight : MissCause::kIncomplete;
       known.emplace_back(item, std::move(result));
     } else {
-      std::vector<LoadCall>& calls = loads_[index_->ShardOfBlock(block)][LoadKey(block, shard)];
-      calls.push_back({shared_done, item});
-      if (calls.size() != 1) return;
-      ++entry.pins;
       const RecordTable::Record& stored = ssd_->records().At(record);
+      auto& loads = loads_[index_->ShardOfBlock(block)];
+      const ChunkRange chunks = ChunksWorthReading(part, stored);
+      const bool is_part = chunks.end != SIZE_MAX && !loads.contains(LoadKey(block, shard));
+      if (!is_part) {
+        std::vector<LoadCall>& calls = loads[LoadKey(block, shard)];
+        calls.push_back({shared_done, item});
+        if (calls.size() != 1) return;
+      }
+      ++entry.pins;
       ssd_->BeginRead(stored.place);
       Loading& loading = started.emplace_back();
       loading.read = {
@@ -137,10 +157,16 @@ void BlockStoreImpl::Load(const Namespace& ns, uint32_t group, uint32_t shard, H
           static_cast<uint16_t>(shard),
           std::string(hashes[item]),
           stored.payload_bytes,
+          is_part ? chunks : ChunkRange(),
           SlotRef(),
           [this, block, shard, from_reserve = loading.from_reserve](SsdRead::Outcome outcome, SlotRef read) {
             OnLoaded(block, shard, !*from_reserve, outcome, std::move(read));
           }};
+      if (is_part) {
+        loading.read.done = [this, block, shard, call = LoadCall{shared_done, item}](auto outcome, SlotRef read) {
+          OnPartLoaded(block, shard, call, outcome, std::move(read));
+        };
+      }
       loading.size_class = arena_->size_classes().ClassOf(stored.payload_bytes);
       loading.use = {block, ns.tenant_index, stored.payload_bytes};
     }
@@ -255,6 +281,32 @@ void BlockStoreImpl::OnLoaded(uint32_t block, uint32_t shard, bool keep, SsdRead
     if (result.miss != MissCause::kNone) CountMiss(result.miss);
     (*call.done)(call.item, result);
   }
+}
+
+void BlockStoreImpl::OnPartLoaded(uint32_t block, uint32_t shard, const LoadCall& call, SsdRead::Outcome outcome,
+                                  SlotRef slot) {
+  Leftovers leftovers;
+  Blocks returned;
+  ReadResult result;
+  {
+    std::lock_guard<std::mutex> lock(MutexOf(block));
+    const bool is_there = index_->entry(block).removed == 0 && index_->records(block)[shard] != kNoRecord;
+    if (outcome == SsdRead::Outcome::kGood) {
+      result.slot = std::move(slot);
+      if (is_there) ssd_->records().At(index_->records(block)[shard]).used_at = UseTimeNow(*clock_);
+    } else if (outcome != SsdRead::Outcome::kNoMemory) {
+      result.miss = CauseOfLoss(outcome);
+      if (outcome == SsdRead::Outcome::kCorrupt) corrupt_blocks_.fetch_add(1, std::memory_order_relaxed);
+      if (is_there) LoseRecordLocked(block, shard, result.miss, &leftovers);
+    }
+    UnpinLocked(block, &returned);
+  }
+  policy_->Return(returned);
+  Drop(&leftovers);
+  CountLoad(result);
+  passed_through_.fetch_add(result.slot ? 1 : 0, std::memory_order_relaxed);
+  if (result.miss != MissCause::kNone) CountMiss(result.miss);
+  (*call.done)(call.item, std::move(result));
 }
 
 void BlockStoreImpl::CountLoad(const ReadResult& result) {
@@ -387,8 +439,9 @@ void BlockStoreImpl::OnLost(const ShardKey& key, const RecordPlace& place) {
 
 // ------------------------------------------------------------ the public class
 
-void BlockStore::Load(const Namespace& ns, uint32_t group, uint32_t shard, HashSpan hashes, LoadDone done) {
-  impl_->Load(ns, group, shard, hashes, std::move(done));
+void BlockStore::Load(const Namespace& ns, uint32_t group, uint32_t shard, HashSpan hashes, LoadDone done,
+                      const PayloadPart& part) {
+  impl_->Load(ns, group, shard, hashes, std::move(done), part);
 }
 absl::Status BlockStore::OpenSsd(const SsdTierOptions& options, NamespaceRegistry* namespaces) {
   return impl_->OpenSsd(options, namespaces);

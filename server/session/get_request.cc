@@ -25,9 +25,9 @@ class GetRequest::SlotTransfer : public Transfer {
     SlotHeader* header = slot_.header();
     kind = Kind::kWrite;
     id = {request_->id(), item.number};
-    offset = item.offset;
+    offset = item.part.offset;
     payload_bytes = header->payload_bytes;
-    bytes = item.bytes != 0 ? item.bytes : payload_bytes - offset;
+    bytes = item.part.bytes != 0 ? item.part.bytes : payload_bytes - offset;
     data = slot_.payload() + offset;
     root = header->root;
     sums = header->sums;
@@ -80,7 +80,7 @@ void GetRequest::Add(uint32_t group, uint32_t shard, HashSpan hashes, uint64_t o
   std::vector<ReadResult> reads;
   session().service().store().Read(*ns_, group, shard, hashes, &reads);
   for (size_t i = 0; i < hashes.size(); ++i) {
-    items_.push_back({next_item_++, group, shard, offset, bytes, std::string(hashes[i])});
+    items_.push_back({next_item_++, group, shard, {offset, bytes}, std::string(hashes[i])});
     AddOne(items_.back(), std::move(reads[i]));
   }
 }
@@ -89,7 +89,7 @@ void GetRequest::AddOne(const Item& item, ReadResult read) {
   open_items_.fetch_add(1, std::memory_order_relaxed);
   if (read.slot) {
     const uint64_t stored = read.slot.header()->payload_bytes;
-    if (item.offset >= stored || item.bytes > stored - item.offset) {
+    if (item.part.offset >= stored || item.part.bytes > stored - item.part.offset) {
       OnTransferEnded(item.number, TransferStatus::kCancelled);  // the range is not within the payload
     } else {
       unsubmitted_.push_back(std::make_unique<SlotTransfer>(std::static_pointer_cast<GetRequest>(shared_from_this()),
@@ -114,7 +114,8 @@ void GetRequest::LoadMore() {
     const Cold& next = cold_.front();
     if (cold_bytes_ != 0 && cold_bytes_ + next.payload_bytes > kLoadAheadBytes) break;
     if (!together.empty() &&
-        (together.back().item.group != next.item.group || together.back().item.shard != next.item.shard)) {
+        (together.back().item.group != next.item.group || together.back().item.shard != next.item.shard ||
+         together.back().item.part != next.item.part)) {
       Load(std::exchange(together, {}));
     }
     cold_bytes_ += next.payload_bytes;
@@ -124,10 +125,11 @@ void GetRequest::LoadMore() {
   if (!together.empty()) Load(std::move(together));
 }
 
-// Of one group and shard.
+// Of one group and shard, and the same part of each.
 void GetRequest::Load(std::vector<Cold> items) {
   const uint32_t group = items.front().item.group;
   const uint32_t shard = items.front().item.shard;
+  const PayloadPart part = items.front().item.part;
   std::string hashes;
   for (const Cold& cold : items) hashes += cold.item.hash;
   const auto hash_bytes = static_cast<uint32_t>(items.front().item.hash.size());
@@ -140,7 +142,7 @@ void GetRequest::Load(std::vector<Cold> items) {
       if (auto request = self.lock()) std::static_pointer_cast<GetRequest>(std::move(request))->OnLoaded(index, read);
     });
   };
-  session().service().store().Load(*ns_, group, shard, HashSpan(hashes, hash_bytes), done);
+  session().service().store().Load(*ns_, group, shard, HashSpan(hashes, hash_bytes), done, part);
 }
 
 void GetRequest::OnLoaded(size_t loading_index, ReadResult read) {

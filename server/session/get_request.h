@@ -48,8 +48,7 @@ class GetRequest : public Request {
     uint32_t number = 0;
     uint32_t group = 0;
     uint32_t shard = 0;
-    uint64_t offset = 0;
-    uint64_t bytes = 0;
+    PayloadPart part;
     std::string hash;
   };
 

@@ -61,8 +61,8 @@ bool IsOf(const Layout& layout, const RecordHeader& expected) {
          absl::string_view(layout.hash, std::min<size_t>(layout.hash_bytes, kMaxHashBytes)) == identity.hash;
 }
 
-bool SumsHold(const std::byte* payload, size_t bytes, absl::Span<const uint64_t> sums) {
-  for (size_t chunk = 0; chunk < sums.size(); ++chunk) {
+bool SumsHold(const std::byte* payload, size_t bytes, absl::Span<const uint64_t> sums, ChunkRange chunks) {
+  for (size_t chunk = chunks.first; chunk < std::min(chunks.end, sums.size()); ++chunk) {
     const size_t begin = chunk * kChunkBytes;
     if (ChunkSum(payload + begin, std::min(kChunkBytes, bytes - begin)) != sums[chunk]) return false;
   }
@@ -121,11 +121,12 @@ RecordCheck DecodeRecordHeader(absl::Span<const std::byte> from, const RecordHea
 }
 
 bool RecordHolds(absl::Span<const std::byte> header, const std::byte* payload, const RecordHeader& expected,
-                 uint64_t* root, absl::Span<const uint64_t>* sums) {
+                 uint64_t* root, absl::Span<const uint64_t>* sums, ChunkRange chunks) {
   if (DecodeRecordHeader(header, expected, root, sums) != RecordCheck::kGood) return false;
   const RecordIdentity& identity = expected.identity;
   const uint64_t seed = IdentitySeed(identity.namespace_id, identity.group, identity.shard, identity.hash);
-  return RootSum(seed, expected.payload_bytes, *sums) == *root && SumsHold(payload, expected.payload_bytes, *sums);
+  return RootSum(seed, expected.payload_bytes, *sums) == *root &&
+         SumsHold(payload, expected.payload_bytes, *sums, chunks);
 }
 
 }  // namespace quarry::server

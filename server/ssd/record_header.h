@@ -49,6 +49,12 @@ struct RecordHeader {
   absl::Span<const uint64_t> sums;  // ChunkCount(payload_bytes) of them
 };
 
+// Chunks of a payload; the default is all.
+struct ChunkRange {
+  size_t first = 0;
+  size_t end = SIZE_MAX;
+};
+
 // Of the header of such a payload, in whole pages.
 uint64_t RecordHeaderBytes(uint64_t payload_bytes);
 // Header and payload, in whole pages: what a record takes of an extent.
@@ -72,9 +78,9 @@ RecordCheck DecodeRecordHeader(absl::Span<const std::byte> from, const RecordHea
                                absl::Span<const uint64_t>* sums);
 
 // Whether these are the header and the payload that `expected` says, bit for bit as they were
-// summed. `root` and `sums` as above.
+// summed. `root` and `sums` as above. Of the payload only `chunks` are looked at.
 bool RecordHolds(absl::Span<const std::byte> header, const std::byte* payload, const RecordHeader& expected,
-                 uint64_t* root, absl::Span<const uint64_t>* sums);
+                 uint64_t* root, absl::Span<const uint64_t>* sums, ChunkRange chunks = {});
 
 }  // namespace quarry::server
 

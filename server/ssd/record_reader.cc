@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "common/checksum.h"
 #include "server/ssd/aligned_buffer.h"
 #include "server/ssd/record_header.h"
 
@@ -16,6 +17,8 @@ namespace {
 constexpr uint64_t kMaxReadBytes = 2 << 20;
 constexpr size_t kMaxReadRecords = 128;
 
+bool IsPart(const SsdRead& read) { return read.chunks.first != 0 || read.chunks.end < ChunkCount(read.payload_bytes); }
+
 uint64_t EndPage(const SsdRead& read) { return read.place.page + RecordBytes(read.payload_bytes) / kPageBytes; }
 
 }  // namespace
@@ -24,6 +27,14 @@ uint64_t EndPage(const SsdRead& read) { return read.place.page + RecordBytes(rea
 struct RecordReader::Run {
   std::vector<SsdRead> reads;
   AlignedBuffer headers;
+};
+
+// Chunks of one record, and its header: two reads.
+struct RecordReader::Part {
+  SsdRead read;
+  AlignedBuffer header;
+  std::atomic<int> open{2};
+  std::atomic<bool> failed{false};
 };
 
 RecordReader::RecordReader(ExtentSet* extents, const Catalog* catalog, IoQueue* io)
@@ -50,6 +61,10 @@ void RecordReader::Read(std::vector<SsdRead> reads) {
       std::lock_guard<std::mutex> lock(mutex_);
       inline_reads_.push_back(std::move(read));
       changed_.notify_all();
+      continue;
+    }
+    if (IsPart(read)) {
+      SubmitPart(std::move(read));
       continue;
     }
     const uint64_t bytes = RecordBytes(read.payload_bytes);
@@ -92,6 +107,32 @@ void RecordReader::Submit(std::vector<SsdRead> reads) {
   io_->Submit(std::move(request));
 }
 
+void RecordReader::SubmitPart(SsdRead read) {
+  const uint64_t header_bytes = RecordHeaderBytes(read.payload_bytes);
+  const uint64_t begin = read.chunks.first * kChunkBytes;
+  const uint64_t end = std::min(read.chunks.end * kChunkBytes, InWholePages(read.payload_bytes));
+  const int fd = extents_->Find(read.place.extent)->fd.get();
+  const uint64_t offset = read.place.page * kPageBytes;
+  auto part = std::make_shared<Part>();
+  part->read = std::move(read);
+  part->header = AlignedBuffer(header_bytes);
+  const auto submit = [&](uint64_t at, std::byte* to, uint64_t bytes) {
+    IoRequest request;
+    request.kind = IoRequest::Kind::kRead;
+    request.fd = fd;
+    request.offset = at;
+    request.parts.push_back({to, bytes});
+    request.done = [this, part, header_bytes](int64_t result) {
+      if (result < 0) part->failed = true;
+      if (part->open.fetch_sub(1) == 1) Finish(&part->read, {part->header.data(), header_bytes}, part->failed);
+    };
+    io_->Submit(std::move(request));
+  };
+  std::byte* const payload = part->read.to.payload();
+  submit(offset, part->header.data(), header_bytes);
+  submit(offset + header_bytes + begin, payload + begin, end - begin);
+}
+
 bool RecordReader::IsGood(const SsdRead& read, absl::Span<const std::byte> header) const {
   RecordHeader expected;
   expected.identity = {read.namespace_id, read.group, read.shard, read.hash};
@@ -99,7 +140,7 @@ bool RecordReader::IsGood(const SsdRead& read, absl::Span<const std::byte> heade
   expected.payload_bytes = read.payload_bytes;
   uint64_t root;
   absl::Span<const uint64_t> sums;
-  if (!RecordHolds(header, read.to.payload(), expected, &root, &sums)) return false;
+  if (!RecordHolds(header, read.to.payload(), expected, &root, &sums, read.chunks)) return false;
   SlotHeader& slot = *read.to.header();
   slot.root = root;
   slot.payload_bytes = read.payload_bytes;
@@ -117,7 +158,9 @@ void RecordReader::Finish(SsdRead* read, absl::Span<const std::byte> header, boo
     corrupt_.fetch_add(1, std::memory_order_relaxed);
   } else {
     records_.fetch_add(1, std::memory_order_relaxed);
-    bytes_.fetch_add(read->payload_bytes, std::memory_order_relaxed);
+    const uint64_t end = std::min<uint64_t>(ChunkCount(read->payload_bytes), read->chunks.end) * kChunkBytes;
+    bytes_.fetch_add(std::min<uint64_t>(read->payload_bytes, end) - read->chunks.first * kChunkBytes,
+                     std::memory_order_relaxed);
   }
   extents_->Find(read->place.extent)->readers.fetch_sub(1);
   read->done(outcome, std::move(read->to));

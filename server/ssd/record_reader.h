@@ -26,8 +26,8 @@ struct RecordReaderStats {
   uint64_t errors = 0;
 };
 
-// Reads records straight into slots, neighbours in one read, and believes none whose header
-// or sums do not hold. Thread-safe.
+// Reads records straight into slots, neighbours in one read, or chunks of them, and believes none
+// whose header or sums do not hold. Thread-safe.
 class RecordReader {
  public:
   // All outlive it.
@@ -47,8 +47,10 @@ class RecordReader {
 
  private:
   struct Run;
+  struct Part;
 
   void Submit(std::vector<SsdRead> run);
+  void SubmitPart(SsdRead read);
   void Finish(SsdRead* read, absl::Span<const std::byte> header, bool io_error);
   bool IsGood(const SsdRead& read, absl::Span<const std::byte> header) const;
   void InlineLoop();

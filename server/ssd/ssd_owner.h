@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "server/dram/slot.h"
 #include "server/namespaces.h"
+#include "server/ssd/record_header.h"
 #include "server/ssd/record_table.h"
 #include "server/ssd/use_time.h"
 
@@ -47,9 +48,10 @@ struct SsdRead {
   uint16_t shard = 0;
   std::string hash;
   uint32_t payload_bytes = 0;
+  ChunkRange chunks;  // that are wanted; of an inlined record it may be all that comes
   SlotRef to;
-  // Called once, on any thread. kGood: payload and header of the slot are in place, and the
-  // sums hold.
+  // Called once, on any thread. kGood: header of the slot and payload, where it was wanted, are in
+  // place, and the sums hold.
   std::function<void(Outcome, SlotRef)> done;
 };
 

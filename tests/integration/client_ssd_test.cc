@@ -19,6 +19,7 @@ constexpr size_t kBatch = 16;
 // Of 192 MiB, less what the daemon keeps for itself; all blocks together are twice as much.
 constexpr size_t kBlocks = 768;
 constexpr char kSpilledRecords[] = "quarry_ssd_spilled_records_total";
+constexpr size_t kHeaderBytes = 4096;  // of a record
 constexpr char kLoads[] = "quarry_ssd_loads_total{outcome=\"good\"}";
 
 class ClientSsdTest : public ::testing::Test {
@@ -70,6 +71,7 @@ class ClientSsdTest : public ::testing::Test {
 
   // Of a family with a series for the directory.
   double Sum(const std::string& family) { return server_->Metric(family + "{dir=\"" + dir_.path() + "\"}"); }
+  double BytesRead() { return server_->Metric("quarry_ssd_io_bytes_total{op=\"read\",dir=\"" + dir_.path() + "\"}"); }
 
   TemporaryDir dir_;
   std::unique_ptr<PrivateServer> server_;
@@ -121,6 +123,25 @@ TEST_F(ClientSsdTest, AMatchBringsWhatAGetWillFollowFor) {
   const auto refused = batch_->Match(options);
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(refused.status().message(), ::testing::HasSubstr("prefetch_shards[1]: 1 is not below 1"));
+  Leave();
+  EXPECT_EQ(server_->Stop(), 0);
+}
+
+TEST_F(ClientSsdTest, OfALayerItsChunksAreReadAndNoMore) {
+  Start();
+  PutAll();
+  batch_->MoveTo(0);
+  ASSERT_EQ(batch_->Match(60'000)->chains[0].states[0], BlockState::kSsd);
+  // A piece in the second of four chunks, then two that lie in two chunks.
+  ASSERT_EQ(batch_->buffers().piece_bytes(), 30'000u);
+  double before = BytesRead();
+  EXPECT_TRUE(batch_->PiecesComeBack(3, 4));
+  EXPECT_EQ(BytesRead() - before, kBatch * (kHeaderBytes + kShard / 4));
+  EXPECT_EQ(batch_->Match(60'000)->chains[0].states[0], BlockState::kSsd);
+  before = BytesRead();
+  EXPECT_TRUE(batch_->PiecesComeBack(3, 5));
+  EXPECT_EQ(BytesRead() - before, kBatch * (kHeaderBytes + kShard));
+  EXPECT_EQ(batch_->Match(60'000)->chains[0].states[0], BlockState::kDram);
   Leave();
   EXPECT_EQ(server_->Stop(), 0);
 }

@@ -142,6 +142,33 @@ absl::StatusOr<TransferResult> Batch::Get(const GetOptions& options) {
   return HoldsAll();
 }
 
+::testing::AssertionResult Batch::PiecesComeBack(size_t first, size_t end) {
+  buffers_.Clear();
+  std::vector<Item> items = Items();
+  std::vector<Bytes> expected;
+  for (size_t i = 0; i < size(); ++i) {
+    items[i].segments = buffers_.segments(i, first, end);
+    items[i].offset = first * buffers_.piece_bytes();
+    items[i].bytes = TotalBytes(items[i].segments);
+    // What the buffer holds where nothing is written stays.
+    Bytes image = buffers_.Read(i);
+    const Bytes content = ContentAt(i);
+    std::copy_n(content.begin() + static_cast<std::ptrdiff_t>(items[i].offset), items[i].bytes,
+                image.begin() + static_cast<std::ptrdiff_t>(items[i].offset));
+    expected.push_back(std::move(image));
+  }
+  const auto got = (*peer_)->Get(peer_->ns(), std::move(items));
+  if (!got.ok()) return ::testing::AssertionFailure() << got.status();
+  for (size_t i = 0; i < size(); ++i) {
+    if (!got->items[i].status.ok() || got->items[i].miss != MissCause::kNone || !buffers_.Holds(i, expected[i])) {
+      return ::testing::AssertionFailure() << "pieces " << first << " to " << end << " of block " << i << ": "
+                                           << got->items[i].status << " " << Name(got->items[i].miss);
+    }
+  }
+  if (!buffers_.GapsIntact()) return ::testing::AssertionFailure() << "a gap was written to";
+  return ::testing::AssertionSuccess();
+}
+
 ::testing::AssertionResult Batch::IsMissed(MissCause cause, const GetOptions& options) {
   const auto got = Get(options);
   if (!got.ok()) return ::testing::AssertionFailure() << got.status();

@@ -68,6 +68,9 @@ class Batch {
   absl::StatusOr<TransferResult> Get(const GetOptions& options = {});
   // Gets all, and every byte of each is right.
   ::testing::AssertionResult ComesBack(const GetOptions& options = {});
+  // Gets the pieces from `first` to before `end` of all: every byte of them is right, and no other is
+  // touched.
+  ::testing::AssertionResult PiecesComeBack(size_t first, size_t end);
   // Gets all, and each is a miss for that reason; not a byte is written.
   ::testing::AssertionResult IsMissed(MissCause cause, const GetOptions& options = {});
   absl::StatusOr<MatchResult> Match(uint32_t lease_ms) { return Match({.lease_ms = lease_ms}); }

@@ -6,7 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <fstream>
+#include <future>
 
 #include "tests/unit/server/ssd_testing.h"
 
@@ -45,6 +48,46 @@ TEST_F(SsdDiskTest, NeighboursAreReadTogether) {
   const uint64_t before = disk_.disk().stats().io.reads.requests;
   EXPECT_THAT(disk_.Read(ids), ::testing::Each(Optional(Outcome::kGood)));
   EXPECT_LE(disk_.disk().stats().io.reads.requests - before, 2u);
+}
+
+TEST_F(SsdDiskTest, ChunksComeByThemselvesAndAloneAreLookedAt) {
+  constexpr uint32_t kBytes = 5 * kChunkBytes - 1000;
+  disk_.Open();
+  disk_.Write({1}, kBytes);
+  const auto read = [&](ChunkRange chunks) {
+    std::promise<Outcome> ended;
+    auto begun = disk_.BeginRead(1, [&](Outcome outcome, SlotRef slot) {
+      if (outcome == Outcome::kGood) {
+        std::vector<std::byte> expected(kBytes);
+        FillBytes(1, expected.data(), kBytes);
+        const size_t begin = chunks.first * kChunkBytes;
+        const size_t end = std::min<size_t>(kBytes, chunks.end * kChunkBytes);
+        EXPECT_EQ(std::memcmp(slot.payload() + begin, expected.data() + begin, end - begin), 0);
+        EXPECT_EQ(slot.header()->payload_bytes, kBytes);
+      }
+      slot = SlotRef();
+      ended.set_value(outcome);
+    });
+    begun->chunks = chunks;
+    std::vector<SsdRead> reads;
+    reads.push_back(*std::move(begun));
+    disk_->Read(std::move(reads));
+    return ended.get_future().get();
+  };
+  const uint64_t before = disk_.disk().stats().io.reads.bytes;
+  EXPECT_EQ(read({1, 2}), Outcome::kGood);
+  EXPECT_EQ(disk_.disk().stats().io.reads.bytes - before, kChunkBytes + kPageBytes);
+  EXPECT_EQ(read({0, 1}), Outcome::kGood);
+  EXPECT_EQ(read({4, 5}), Outcome::kGood);
+  {
+    std::fstream file(disk_.FileOf(disk_.PlaceOf(1)), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(disk_.FileOffset(1) + kPageBytes + kChunkBytes + 5));
+    file.put('x').put('y');
+  }
+  EXPECT_EQ(read({1, 2}), Outcome::kCorrupt);
+  EXPECT_EQ(read({2, 4}), Outcome::kGood);
+  disk_.faults.Fail(fakes::FakeDisk::Kind::kRead, EIO, 2, 1);
+  EXPECT_EQ(read({2, 4}), Outcome::kIoError);
 }
 
 TEST_F(SsdDiskTest, CountsOnlyWhatIsCommitted) {
