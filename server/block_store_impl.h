@@ -5,7 +5,8 @@
 //   block_store_evict.cc  making room, removing blocks
 //   block_store_blocks.cc lookups, removal, listing, pins, sweeping
 //   block_store_expiry.cc blocks whose namespace has a time to live
-//   block_store_ssd.cc    what the SSD tier asks, reads from it
+//   block_store_load.cc   reading blocks from the SSDs
+//   block_store_ssd.cc    what the SSD tier asks, and has at the start
 //   block_store_spill.cc  writing cold blocks ahead of their eviction
 #ifndef QUARRY_SERVER_BLOCK_STORE_IMPL_H_
 #define QUARRY_SERVER_BLOCK_STORE_IMPL_H_
@@ -202,7 +203,7 @@ class BlockStoreImpl : public SsdOwner {
   // Removes the block if its time is over and nobody holds it; whether it did.
   bool ExpireLocked(uint32_t block, const Lifetime& lifetime, Leftovers* leftovers);
 
-  // ---- block_store_ssd.cc
+  // ---- block_store_load.cc
   // A shard that one Load brings, and others may wait for.
   struct Loading {
     SsdRead read;
@@ -214,12 +215,15 @@ class BlockStoreImpl : public SsdOwner {
   // Starts the reads; where there is no room, they wait for what is being written to the SSDs.
   void StartLoads(std::vector<Loading> loads);
   void ServeWaitingLoads();
-  bool RestoreRecord(uint16_t ns_index, const CatalogRecord& record, const RecordPlace& place);
   // `keep`: in memory, if the block is still wanted.
   void OnLoaded(uint32_t block, uint32_t shard, bool keep, SsdRead::Outcome outcome, SlotRef slot);
   // Of a read of chunks: the slot is the caller's alone.
   void OnPartLoaded(uint32_t block, uint32_t shard, const LoadCall& call, SsdRead::Outcome outcome, SlotRef slot);
   std::vector<LoadCall> TakeLoadsLocked(uint32_t block, uint32_t shard);
+  void CountLoad(const ReadResult& result);
+
+  // ---- block_store_ssd.cc
+  bool RestoreRecord(uint16_t ns_index, const CatalogRecord& record, const RecordPlace& place);
   // The record of a shard that lies at that place; nullptr: nobody asks for it any more.
   uint32_t* FindRecordLocked(const ShardKey& key, const RecordPlace& place, uint32_t* block);
   // The record is no good: it goes, and with it the block, unless that shard is in memory.
@@ -227,7 +231,6 @@ class BlockStoreImpl : public SsdOwner {
   void DropRecordsLocked(uint32_t block);
   void UseRecordsLocked(uint32_t block);
   bool IsOnSsdLocked(uint32_t block) const;
-  void CountLoad(const ReadResult& result);
 
   // ---- block_store_spill.cc
   void SpillLoop();

@@ -117,7 +117,8 @@ TEST_F(AgainstGenerated, OpenNamespace) {
 
 TEST_F(AgainstGenerated, MatchTouchAndFetchPrefix) {
   const std::string chains = R"(chains { group: 1 first_block: 5000000000 hashes: "hash" } chains {})";
-  const auto match = Client<Match>("match { handle: 1 local_tokens: 2 lease_ms: 3 no_touch: true prefetch_shards: [0, 300] " + chains + "}");
+  const auto match = Client<Match>(
+      "match { handle: 1 local_tokens: 2 lease_ms: 3 no_touch: true prefetch_shards: [0, 300] " + chains + "}");
   EXPECT_EQ(match.handle, 1u);
   EXPECT_EQ(match.local_tokens, 2u);
   EXPECT_EQ(match.lease_ms, 3u);
