@@ -76,6 +76,27 @@ def check_replay(bench, trace, memory, concurrency):
     return report
 
 
+def check_replay_ssd(bench, trace):
+    """Room for a twentieth of the sample's blocks in memory, and for a third on the SSD."""
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", "/var/tmp")) as scratch:
+        report = run(bench("replay") + ["--trace", trace, "--memory", "128MiB", "--concurrency", "1", "--speed", "20",
+                                        "--ssd-dir", scratch, "--ssd-size", "160MiB"])
+        assert os.listdir(scratch) == []
+    assert report["requests"] == 300 and report["get_misses"] == {}
+    ssd = report["ssd"]
+    assert ssd["io"] in ("io_uring", "libaio", "threads")
+    # More is hit than memory alone has room for; no more than a cache without bound would.
+    assert ssd["hit_ratio_blocks"] < report["hit_ratio_blocks"] <= report["best_hit_ratio_blocks"]
+    assert ssd["capacity_blocks"] == ssd["size_bytes"] // (ssd["spilled_bytes"] // ssd["spilled_blocks"])
+    # One request at a time: what the matches said to be on the SSD was read from there, and nothing else.
+    assert ssd["hit_blocks"] > 0
+    assert ssd["loaded_bytes"] == ssd["hit_blocks"] * report["block_bytes"] <= report["got_bytes"]
+    assert ssd["write_amplification"] > ssd["record_write_amplification"] > 1
+    assert ssd["device_bytes"] >= ssd["spilled_bytes"] + ssd["moved_bytes"]
+    assert 0 < ssd["live_bytes"] <= ssd["size_bytes"] and ssd["over_provisioning"] > 0
+    assert ssd["over_budget_blocks"] == 0
+
+
 def main():
     program, quarryd, trace, case = sys.argv[1:]
 
@@ -103,6 +124,8 @@ def main():
         for unit in ("tokens", "blocks"):
             difference = report[f"hit_ratio_{unit}"] - report[f"simulated_hit_ratio_{unit}"]
             assert abs(difference) <= 0.005, f"{unit}: {difference * 100:+.2f} points from the simulation"
+    elif case == "replay_ssd":
+        check_replay_ssd(bench, trace)
     else:
         raise AssertionError(f"no such case: {case}")
 

@@ -234,6 +234,13 @@ void AddReplayFlags(CLI::App* app, ParsedReplay* parsed) {
   Add(app, "--streams", &options.streams, "Data connections a client")->check(CLI::Range(1u, kMaxStreams));
   Add(app, "--transport", &options.transport, "How the bytes travel")->check(CLI::IsMember({"tcp", "auto"}));
   AddSize(app, "--memory", &options.server.memory_bytes, "Memory of the private quarryd");
+  AddSsdFlags(app, &options.server);
+  CLI::Option* budget = AddSize(app, "--ssd-write-budget", &options.server.ssd_write_budget_bytes,
+                                "Bytes a day that may be written to the SSD; 0: all that is cold");
+  budget->needs(app->get_option("--ssd-dir"));
+  AddSize(app, "--ssd-write-burst", &options.server.ssd_write_burst_bytes,
+          "Most of it that may be saved up; 0: an hour of it, which is longer than a replay at speed takes")
+      ->needs(budget);
   app->add_flag("--no-checksum", parsed->no_checksum, "The client neither computes nor checks checksums");
   app->add_flag("--json", parsed->json, "Print JSON");
 }
@@ -247,6 +254,9 @@ void FinishReplay(ParsedReplay* parsed) {
   }
   if (options.segment_bytes == 0 || options.segment_bytes % 8 != 0) {
     throw CLI::ValidationError("--segment", "must be a multiple of 8");
+  }
+  if (!options.server.ssd_dir.empty() && options.server.ssd_bytes == 0) {
+    throw CLI::ValidationError("--ssd-dir", "needs --ssd-size");
   }
   if (parsed->speed == "max") return;
   if (!absl::SimpleAtod(parsed->speed, &options.speed) || !(options.speed > 0) || options.speed > 1e6) {

@@ -116,8 +116,23 @@ class Replay {
     auto stats = FetchServerStats(server_->grpc());
     if (!stats.ok()) return stats.status();
     report_.capacity_blocks = stats->capacity_slots;
-    if (report_.capacity_blocks == 0) return absl::OkStatus();
-    report_.simulated = Simulate(trace_, {.rule = EvictionRule::kChainLru, .capacity_blocks = stats->capacity_slots});
+    if (absl::Status status = LookAtSsd(); !status.ok()) return status;
+    const bool has_ssd = report_.ssd.has_value() && report_.ssd->capacity_blocks != 0;
+    const uint64_t capacity = has_ssd ? report_.ssd->capacity_blocks : report_.capacity_blocks;
+    if (capacity == 0) return absl::OkStatus();
+    report_.simulated = Simulate(trace_, {.rule = EvictionRule::kChainLru, .capacity_blocks = capacity});
+    return absl::OkStatus();
+  }
+
+  absl::Status LookAtSsd() {
+    if (options_.server.ssd_dir.empty()) return absl::OkStatus();
+    auto counters = FetchSsdCounters(server_->metrics());
+    if (!counters.ok()) return counters.status();
+    ReplaySsd& ssd = report_.ssd.emplace();
+    ssd.counters = *std::move(counters);
+    ssd.payload_bytes = ssd.counters.spilled_records * options_.block_bytes;
+    const uint64_t record_bytes = ssd.counters.record_bytes();
+    if (record_bytes != 0) ssd.capacity_blocks = ssd.counters.size_bytes / record_bytes;
     return absl::OkStatus();
   }
 

@@ -12,6 +12,7 @@
 #include "tools/bench/latencies.h"
 #include "tools/bench/lru_simulation.h"
 #include "tools/bench/server_process.h"
+#include "tools/bench/ssd_counters.h"
 
 namespace quarry::bench {
 
@@ -44,6 +45,7 @@ struct LoadEstimates {
 struct ReplayCounts {
   uint64_t requests = 0;
   HitCounts hits;
+  uint64_t ssd_hit_blocks = 0;  // of hits.hit_blocks, those that the match found on the SSD
   uint64_t got_bytes = 0;
   uint64_t put_bytes = 0;
   uint64_t stored_blocks = 0;
@@ -66,15 +68,33 @@ struct ReplayCounts {
   uint64_t missed_gets() const;
 };
 
+// Of a server with an SSD.
+struct ReplaySsd {
+  SsdCounters counters;          // at the end; the server was new
+  uint64_t payload_bytes = 0;    // of the blocks that were spilled
+  uint64_t capacity_blocks = 0;  // that its extents have room for; 0: none was spilled
+
+  // Bytes that were written for each byte of payload that was new to the SSD: headers, what reclaim
+  // moved, the catalog.
+  double write_amplification() const;
+  // Gone from the SSD, as its room was needed.
+  uint64_t evicted_blocks() const { return counters.evicted_blocks - counters.unspilled_blocks; }
+  // Of the blocks evicted unspilled, those that the SSD was late for.
+  uint64_t late_blocks() const;
+  // What the extents have beyond what lives in them, as a share of that.
+  double over_provisioning() const;
+};
+
 struct ReplayReport {
   ReplayCounts counts;
   double seconds = 0;
   HitCounts best;  // of a cache without bound
   // Of the same policy and capacity, one request after the other; when the server's gRPC
-  // address is known.
+  // address is known. With an SSD, of one cache as large as that.
   std::optional<HitCounts> simulated;
-  uint64_t capacity_blocks = 0;
+  uint64_t capacity_blocks = 0;  // in memory
   uint64_t distinct_blocks = 0;
+  std::optional<ReplaySsd> ssd;
 };
 
 absl::StatusOr<ReplayReport> RunReplay(const ReplayOptions& options);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <numeric>
@@ -14,6 +15,20 @@ void LoadEstimates::Add(double estimated, double taken) {
   taken_seconds += taken;
 }
 
+double ReplaySsd::write_amplification() const {
+  if (payload_bytes == 0) return 0;
+  return static_cast<double>(counters.device_bytes + counters.catalog_bytes) / static_cast<double>(payload_bytes);
+}
+
+uint64_t ReplaySsd::late_blocks() const {
+  return counters.unspilled_blocks - std::min(counters.unspilled_blocks, counters.over_budget_blocks);
+}
+
+double ReplaySsd::over_provisioning() const {
+  if (counters.live_bytes == 0) return 0;
+  return static_cast<double>(counters.size_bytes) / static_cast<double>(counters.live_bytes) - 1;
+}
+
 void ReplayCounts::AddError(const std::string& what) {
   if (errors++ == 0) first_error = what;
 }
@@ -24,6 +39,7 @@ void ReplayCounts::Merge(const ReplayCounts& other) {
   hits.hit_blocks += other.hits.hit_blocks;
   hits.tokens += other.hits.tokens;
   hits.hit_tokens += other.hits.hit_tokens;
+  ssd_hit_blocks += other.ssd_hit_blocks;
   got_bytes += other.got_bytes;
   put_bytes += other.put_bytes;
   stored_blocks += other.stored_blocks;

@@ -43,7 +43,68 @@ std::string LatencyLine(const char* what, const Latencies& latencies) {
 
 double Rate(uint64_t bytes, double seconds) { return seconds > 0 ? static_cast<double>(bytes) / seconds / 1e9 : 0; }
 
-double Share(uint64_t part, uint64_t all) { return static_cast<double>(part) / static_cast<double>(all); }
+double Share(uint64_t part, uint64_t all) {
+  return all == 0 ? 0 : static_cast<double>(part) / static_cast<double>(all);
+}
+
+Json SsdJson(const ReplayOptions& options, const ReplayReport& report) {
+  const ReplaySsd& ssd = *report.ssd;
+  const SsdCounters& counters = ssd.counters;
+  return {
+      {"io", counters.io_engine},
+      {"write_budget_bytes", options.server.ssd_write_budget_bytes},
+      {"capacity_blocks", ssd.capacity_blocks},
+      {"capacity_share", Share(ssd.capacity_blocks, report.distinct_blocks)},
+      {"memory_share", Share(report.capacity_blocks, report.distinct_blocks)},
+      {"hit_blocks", report.counts.ssd_hit_blocks},
+      {"hit_ratio_blocks", Share(report.counts.ssd_hit_blocks, report.counts.hits.blocks)},
+      {"spilled_blocks", counters.spilled_records},
+      {"spilled_bytes", counters.spilled_bytes},
+      {"moved_bytes", counters.moved_bytes},
+      {"catalog_bytes", counters.catalog_bytes},
+      {"device_bytes", counters.device_bytes},
+      {"loaded_bytes", counters.loaded_bytes},
+      {"write_amplification", ssd.write_amplification()},
+      {"record_write_amplification", counters.write_amplification()},
+      {"evicted_blocks", ssd.evicted_blocks()},
+      {"unspilled_blocks", counters.unspilled_blocks},
+      {"over_budget_blocks", counters.over_budget_blocks},
+      {"reclaimed_extents", counters.reclaimed_extents},
+      {"size_bytes", counters.size_bytes},
+      {"live_bytes", counters.live_bytes},
+      {"live_blocks", counters.live_records},
+      {"over_provisioning", ssd.over_provisioning()},
+  };
+}
+
+std::string SsdText(const ReplayOptions& options, const ReplayReport& report) {
+  const ReplaySsd& ssd = *report.ssd;
+  const SsdCounters& counters = ssd.counters;
+  const uint64_t blocks = report.counts.hits.blocks;
+  const uint64_t memory_hits = report.counts.hits.hit_blocks - report.counts.ssd_hit_blocks;
+  std::string text = absl::StrFormat(
+      "  by tier: %.2f %% of blocks from memory, %.2f %% from the SSD (%s)\n"
+      "room: memory for %d blocks (%.2f %% of the distinct ones), SSD for %d (%.2f %%)\n",
+      Share(memory_hits, blocks) * 100, Share(report.counts.ssd_hit_blocks, blocks) * 100, counters.io_engine,
+      report.capacity_blocks, Share(report.capacity_blocks, report.distinct_blocks) * 100, ssd.capacity_blocks,
+      Share(ssd.capacity_blocks, report.distinct_blocks) * 100);
+  absl::StrAppendFormat(&text,
+                        "written to the SSD: %s by spill (%d blocks), %s by reclaim, %s by the catalog; write "
+                        "amplification %.3f (%.3f with headers taken for payload)\n",
+                        FormatBytes(counters.spilled_bytes), counters.spilled_records,
+                        FormatBytes(counters.moved_bytes), FormatBytes(counters.catalog_bytes),
+                        ssd.write_amplification(), counters.write_amplification());
+  absl::StrAppendFormat(&text, "evicted: %d blocks from the SSD, %d unspilled (%d that it was late for",
+                        ssd.evicted_blocks(), counters.unspilled_blocks, ssd.late_blocks());
+  if (options.server.ssd_write_budget_bytes != 0) {
+    absl::StrAppendFormat(&text, ", %d times one was beyond the budget of %s a day", counters.over_budget_blocks,
+                          FormatBytes(options.server.ssd_write_budget_bytes));
+  }
+  absl::StrAppendFormat(&text, ")\nSSD at the end: %s live of %s, %.1f %% over-provisioning; %d extents reclaimed\n",
+                        FormatBytes(counters.live_bytes), FormatBytes(counters.size_bytes),
+                        ssd.over_provisioning() * 100, counters.reclaimed_extents);
+  return text;
+}
 
 }  // namespace
 
@@ -66,6 +127,7 @@ std::string FormatJson(const ReplayOptions& options, const ReplayReport& report)
     json["capacity_blocks"] = report.capacity_blocks;
   }
   json["distinct_blocks"] = report.distinct_blocks;
+  if (report.ssd.has_value()) json["ssd"] = SsdJson(options, report);
   json["gb_per_s"] = Rate(counts.got_bytes + counts.put_bytes, report.seconds);
   json["got_bytes"] = counts.got_bytes;
   json["put_bytes"] = counts.put_bytes;
@@ -104,8 +166,9 @@ std::string FormatText(const ReplayOptions& options, const ReplayReport& report)
                           "  simulated:     %.2f %% of tokens, %.2f %% of blocks (the server's policy, room for %d "
                           "blocks, one request at a time)\n",
                           report.simulated->token_ratio() * 100, report.simulated->block_ratio() * 100,
-                          report.capacity_blocks);
+                          report.ssd.has_value() ? report.ssd->capacity_blocks : report.capacity_blocks);
   }
+  if (report.ssd.has_value()) text += SsdText(options, report);
   absl::StrAppendFormat(&text, "moved: %.2f GB/s; got %s, put %s\n",
                         Rate(counts.got_bytes + counts.put_bytes, report.seconds), FormatBytes(counts.got_bytes),
                         FormatBytes(counts.put_bytes));

@@ -53,6 +53,8 @@ void ReplayWorker::Serve(const TraceRequest& request) {
   const MatchResult::Chain& matched = result->chains[0];
   const uint64_t run = result->usable_tokens == 0 ? 0 : matched.end_usable;
   CountMatch(request, *result, run);
+  const auto first_missing = matched.states.begin() + static_cast<std::ptrdiff_t>(run);
+  counts_.ssd_hit_blocks += static_cast<uint64_t>(std::count(matched.states.begin(), first_missing, BlockState::kSsd));
   if (run > 0) GetRun(request, run, *result);
 
   std::vector<uint64_t> missing;

@@ -71,6 +71,11 @@ absl::StatusOr<std::unique_ptr<ServerUnderTest>> ServerUnderTest::Start(const Se
     server->ssd_dir_ = *std::move(dir);
     argv.insert(argv.end(), {"--ssd-dir", server->ssd_dir_->path(), "--ssd-size", absl::StrCat(options.ssd_bytes),
                              "--ssd-io", options.ssd_io});
+    const auto add_bytes = [&argv](const char* flag, uint64_t bytes) {
+      if (bytes != 0) argv.insert(argv.end(), {flag, absl::StrCat(bytes)});
+    };
+    add_bytes("--ssd-write-budget", options.ssd_write_budget_bytes);
+    add_bytes("--ssd-write-burst", options.ssd_write_burst_bytes);
   }
   argv.insert(argv.end(), options.quarryd_flags.begin(), options.quarryd_flags.end());
   if (absl::Status status = server->Launch(); !status.ok()) return status;

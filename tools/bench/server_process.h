@@ -28,6 +28,8 @@ struct ServerOptions {
   std::string ssd_dir;     // where it gets a directory of its own, removed at the end; empty: no SSD
   uint64_t ssd_bytes = 0;  // of its blocks; 0: not chosen yet
   std::string ssd_io = "auto";
+  uint64_t ssd_write_budget_bytes = 0;  // a day; 0: without a bound
+  uint64_t ssd_write_burst_bytes = 0;   // of it, saved up at most; 0: the server's choice
 };
 
 class ServerUnderTest {

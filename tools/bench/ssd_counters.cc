@@ -11,6 +11,8 @@ namespace quarry::bench {
 namespace {
 
 constexpr char kEngineLabel[] = "engine=\"";
+constexpr char kOpLabel[] = "op=\"";
+constexpr char kIoBytes[] = "quarry_ssd_io_bytes_total";
 
 // The value of that label in a series; empty: it has none.
 absl::string_view Label(absl::string_view series, absl::string_view opening) {
@@ -37,7 +39,14 @@ SsdCounters ParseSsdCounters(const std::string& page) {
       {"quarry_ssd_loaded_bytes_total", &counters.loaded_bytes},
       {"quarry_match_hits_total", &counters.match_hits},
       {"quarry_match_ssd_hits_total", &counters.match_ssd_hits},
+      {kIoBytes, &counters.device_bytes},
+      {"quarry_evicted_blocks_total", &counters.evicted_blocks},
       {"quarry_unspilled_blocks_total", &counters.unspilled_blocks},
+      {"quarry_over_budget_blocks_total", &counters.over_budget_blocks},
+      {"quarry_ssd_reclaimed_extents_total", &counters.reclaimed_extents},
+      {"quarry_ssd_size_bytes", &counters.size_bytes},
+      {"quarry_ssd_live_bytes", &counters.live_bytes},
+      {"quarry_ssd_live_records", &counters.live_records},
   };
   for (absl::string_view line : absl::StrSplit(page, '\n')) {
     // NAME{LABELS} VALUE
@@ -45,6 +54,7 @@ SsdCounters ParseSsdCounters(const std::string& page) {
     if (name == "quarry_ssd_io_info" && counters.io_engine.empty()) {
       counters.io_engine = std::string(Label(line, kEngineLabel));
     }
+    if (name == kIoBytes && Label(line, kOpLabel) != "write") continue;
     const auto counter = wanted.find(name);
     double value;
     if (counter == wanted.end() || !absl::SimpleAtod(line.substr(line.rfind(' ') + 1), &value)) continue;

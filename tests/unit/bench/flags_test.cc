@@ -154,6 +154,30 @@ TEST(ReplayFlags, ReadTheSpeed) {
   EXPECT_THAT(ParseReplay({"--trace", "t", "--speed", "fast"}, &parsed), HasSubstr("--speed"));
 }
 
+TEST(ReplayFlags, AnSsdHasASizeAndMayHaveABudget) {
+  ParsedReplay parsed;
+  EXPECT_EQ(ParseReplay({"--trace", "t", "--ssd-dir", "/d", "--ssd-size", "3GiB", "--ssd-write-budget", "2TiB",
+                         "--ssd-write-burst", "64MiB", "--ssd-io", "threads"},
+                        &parsed),
+            "");
+  EXPECT_EQ(parsed.options.server.ssd_dir, "/d");
+  EXPECT_EQ(parsed.options.server.ssd_bytes, uint64_t{3} << 30);
+  EXPECT_EQ(parsed.options.server.ssd_write_budget_bytes, uint64_t{2} << 40);
+  EXPECT_EQ(parsed.options.server.ssd_write_burst_bytes, 64 << 20);
+  EXPECT_EQ(parsed.options.server.ssd_io, "threads");
+  const auto refused = [](std::vector<std::string> arguments) {
+    ParsedReplay bad;
+    arguments.insert(arguments.begin(), {"--trace", "t"});
+    return ParseReplay(std::move(arguments), &bad);
+  };
+  EXPECT_THAT(refused({"--ssd-dir", "/d"}), HasSubstr("--ssd-size"));
+  EXPECT_THAT(refused({"--ssd-size", "3GiB"}), HasSubstr("--ssd-dir"));
+  EXPECT_THAT(refused({"--ssd-write-budget", "3GiB"}), HasSubstr("--ssd-dir"));
+  EXPECT_THAT(refused({"--ssd-dir", "/d", "--ssd-size", "3GiB", "--ssd-write-burst", "1GiB"}),
+              HasSubstr("--ssd-write-budget"));
+  EXPECT_THAT(refused({"--ssd-dir", "/d", "--ssd-size", "3GiB", "--server", "h:1"}), HasSubstr("--server"));
+}
+
 TEST(ReplayFlags, ATraceIsRequired) {
   ParsedReplay parsed;
   EXPECT_THAT(ParseReplay({}, &parsed), HasSubstr("--trace"));

@@ -174,13 +174,77 @@ TEST(ReplayReport, TextHoldsTheSame) {
   EXPECT_THAT(text, HasSubstr("wrong bytes: 7"));
 }
 
+ReplayReport SomeReplayWithAnSsd() {
+  ReplayReport report = SomeReplay();
+  report.counts.ssd_hit_blocks = 20;
+  report.distinct_blocks = 200;
+  report.ssd = ReplaySsd{.counters = {.spilled_bytes = 1050,
+                                      .spilled_records = 10,
+                                      .moved_bytes = 105,
+                                      .catalog_bytes = 45,
+                                      .device_bytes = 1155,
+                                      .evicted_blocks = 9,
+                                      .unspilled_blocks = 5,
+                                      .over_budget_blocks = 3,
+                                      .reclaimed_extents = 6,
+                                      .size_bytes = 5250,
+                                      .live_bytes = 4200,
+                                      .live_records = 40,
+                                      .io_engine = "libaio"},
+                         .payload_bytes = 1000,
+                         .capacity_blocks = 50};
+  return report;
+}
+
+TEST(ReplayReport, OfAnSsdSaysWhatEachTierHitAndWhatWasWritten) {
+  ReplayOptions options;
+  options.server.ssd_write_budget_bytes = 1 << 20;
+  const json result = json::parse(FormatJson(options, SomeReplayWithAnSsd()))["ssd"];
+  EXPECT_EQ(result["hit_blocks"], 20);
+  EXPECT_EQ(result["hit_ratio_blocks"], 0.2);
+  EXPECT_EQ(result["capacity_share"], 0.25);
+  EXPECT_EQ(result["memory_share"], 0.21);
+  EXPECT_EQ(result["spilled_bytes"], 1050);
+  EXPECT_EQ(result["moved_bytes"], 105);
+  EXPECT_EQ(result["write_amplification"], 1.2);
+  EXPECT_DOUBLE_EQ(result["record_write_amplification"].get<double>(), 1200. / 1050);
+  EXPECT_EQ(result["evicted_blocks"], 4);
+  EXPECT_EQ(result["unspilled_blocks"], 5);
+  EXPECT_EQ(result["over_budget_blocks"], 3);
+  EXPECT_EQ(result["over_provisioning"], 0.25);
+  EXPECT_EQ(result["write_budget_bytes"], 1 << 20);
+  const std::string text = FormatText(options, SomeReplayWithAnSsd());
+  EXPECT_THAT(text, HasSubstr("5.00 % of blocks from memory, 20.00 % from the SSD (libaio)"));
+  EXPECT_THAT(text, HasSubstr("memory for 42 blocks (21.00 % of the distinct ones), SSD for 50 (25.00 %)"));
+  EXPECT_THAT(text, HasSubstr("write amplification 1.200 "));
+  EXPECT_THAT(text, HasSubstr("4 blocks from the SSD, 5 unspilled (2 that it was late for, 3 times"));
+  EXPECT_THAT(text, HasSubstr("25.0 % over-provisioning"));
+}
+
+TEST(ReplayReport, WithoutAnSsdDoesNotSpeakOfOne) {
+  EXPECT_FALSE(json::parse(FormatJson(ReplayOptions{}, SomeReplay())).contains("ssd"));
+  EXPECT_THAT(FormatText(ReplayOptions{}, SomeReplay()), Not(HasSubstr("SSD")));
+}
+
+TEST(ReplayReport, OfAnSsdThatTookNothingHasNoRatios) {
+  ReplayReport report = SomeReplay();
+  report.ssd.emplace();
+  const json result = json::parse(FormatJson(ReplayOptions{}, report))["ssd"];
+  EXPECT_EQ(result["write_amplification"], 0);
+  EXPECT_EQ(result["over_provisioning"], 0);
+  EXPECT_EQ(result["capacity_blocks"], 0);
+  EXPECT_THAT(FormatText(ReplayOptions{}, report), Not(HasSubstr("budget")));
+}
+
 TEST(ReplayCounts, MergeAddsEverything) {
   ReplayCounts a = SomeReplay().counts;
   ReplayCounts b = SomeReplay().counts;
+  b.ssd_hit_blocks = 8;
   b.AddError("broken");
   a.Merge(b);
   EXPECT_EQ(a.requests, 20);
   EXPECT_EQ(a.hits.hit_tokens, 600);
+  EXPECT_EQ(a.ssd_hit_blocks, 8);
   EXPECT_EQ(a.refused(), 4);
   EXPECT_EQ(a.wrong_bytes, 14);
   EXPECT_EQ(a.estimates.gets, 4);
