@@ -50,6 +50,23 @@ def check_ssd(bench, op):
     assert report["limit_gb_per_s"] <= min(report["limit_disk_gb_per_s"], report["limit_sockets_gb_per_s"])
 
 
+def check_spill_load(bench):
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", "/var/tmp")) as scratch:
+        report = run(bench("spill-load") + ["--ssd-dir", scratch, "--ssd-size", "256MiB", "--memory", "192MiB",
+                                            "--hot", "16MiB", "--block", "256KiB", "--segment", "16KiB", "--batch", "8",
+                                            "--put-batch", "4", "--arena", "64MiB", "--step", "300ms", "--rounds", "2"])
+        assert os.listdir(scratch) == []
+    assert report["ssd_io"] in ("io_uring", "libaio", "threads") and report["limit_disk_gb_per_s"] > 0
+    assert [one["share"] for one in report["shares"]] == [0, 0.25, 0.5, 0.75, 1]
+    none, *others = report["shares"]
+    assert none["put_gb_per_s"] == 0 and none["ratio"] == 1
+    for one in others:
+        assert one["get_gb_per_s"] > 0 and one["put_gb_per_s"] > 0 and one["without_ssd_put_gb_per_s"] > 0
+        assert len(one["round_ratios"]) == 2 and min(one["round_ratios"]) <= one["ratio"] <= max(one["round_ratios"])
+    # While nothing is put nothing is written, and what is put does get written.
+    assert none["spilled_gb_per_s"] == 0 and max(one["spilled_gb_per_s"] for one in others) > 0
+
+
 def check_match(bench):
     report = run(bench("transfer") + ["--op", "match"] + MATCH_SIZES)
     assert report["blocks"] == 4000 and report["hashes"] == 64
@@ -107,6 +124,8 @@ def main():
         check_transfer(bench, case)
     elif case.startswith("ssd_"):
         check_ssd(bench, case[len("ssd_"):])
+    elif case == "spill_load":
+        check_spill_load(bench)
     elif case == "grpc":
         check_grpc(bench)
     elif case == "match":

@@ -43,22 +43,26 @@ CLI::Option* Add(CLI::App* app, const std::string& flag, T* value, const std::st
   return WithVariable(app->add_option(flag, *value, help)->capture_default_str(), flag);
 }
 
+std::vector<CLI::Option*> AddPrivateServerFlags(CLI::App* app, ServerOptions* server) {
+  return {Add(app, "--quarryd", &server->quarryd, "Program of the private one; none: beside this program"),
+          Add(app, "--quarryd-flag", &server->quarryd_flags,
+              "Flags for the private one, as --quarryd-flag=--log-level=info")};
+}
+
 void AddServerFlags(CLI::App* app, ServerOptions* server) {
   CLI::Option* running =
       Add(app, "--server", &server->server, "Transfer address of a running quarryd; none: start a private one");
   Add(app, "--server-grpc", &server->grpc, "gRPC address of that quarryd, for figures from its Stats")->needs(running);
   Add(app, "--server-metrics", &server->metrics, "Metrics address of that quarryd, to be scraped")->needs(running);
   Add(app, "--server-pid", &server->server_pid, "Its process, for its CPU time")->needs(running);
-  Add(app, "--quarryd", &server->quarryd, "Program of the private one; none: beside this program")->excludes(running);
-  Add(app, "--quarryd-flag", &server->quarryd_flags, "Flags for the private one, as --quarryd-flag=--log-level=info")
-      ->excludes(running);
+  for (CLI::Option* option : AddPrivateServerFlags(app, server)) option->excludes(running);
 }
 
 // The option of the size.
 CLI::Option* AddSsdFlags(CLI::App* app, ServerOptions* server) {
   CLI::Option* dir = Add(app, "--ssd-dir", &server->ssd_dir,
-                         "Directory in which the private quarryd gets one of its own, removed at the end")
-                         ->excludes(app->get_option("--server"));
+                         "Directory in which the private quarryd gets one of its own, removed at the end");
+  if (CLI::Option* running = app->get_option_no_throw("--server"); running != nullptr) dir->excludes(running);
   Add(app, "--ssd-io", &server->ssd_io, "How the SSD is read and written")
       ->check(CLI::IsMember({"auto", "io_uring", "libaio", "threads"}))
       ->needs(dir);
@@ -219,6 +223,45 @@ void FinishGrpc(ParsedGrpc* parsed) {
     throw CLI::ValidationError("--blocks", "must be at least twice --hashes");
   }
   if (options.duration_ns <= 0) throw CLI::ValidationError("--duration", "must not be 0");
+}
+
+void AddSpillLoadFlags(CLI::App* app, ParsedSpillLoad* parsed) {
+  SpillLoadOptions& options = parsed->options;
+  AddPrivateServerFlags(app, &options.server);
+  AddSsdFlags(app, &options.server);
+  app->get_option("--ssd-dir")->required();
+  AddSize(app, "--memory", &options.server.memory_bytes, "Memory of each private quarryd");
+  AddSize(app, "--hot", &options.hot_bytes, "Distinct bytes that are got; at most a half of --memory");
+  AddSize(app, "--block", &options.block_bytes, "Payload of a block");
+  AddSize(app, "--segment", &options.segment_bytes, "Pieces of a block in the clients' memory");
+  Add(app, "--batch", &options.batch, "Blocks of one get")->check(CLI::Range(1u, kMaxBatch));
+  Add(app, "--inflight", &options.inflight, "Gets under way a client")->check(CLI::Range(1u, kMaxBatch));
+  Add(app, "--clients", &options.clients, "Clients that get")->check(CLI::Range(1u, kMaxClients));
+  Add(app, "--put-batch", &options.put_batch, "Blocks of one put")->check(CLI::Range(1u, kMaxBatch));
+  AddSize(app, "--arena", &options.arena_bytes, "Memory of the clients that get, all together");
+  Add(app, "--transport", &options.transport, "How the bytes travel")->check(CLI::IsMember({"tcp", "auto"}));
+  AddDuration(app, "--step", &options.step_ns, "How long to measure one share of one round");
+  Add(app, "--rounds", &options.rounds, "Rounds of all shares")->check(CLI::Range(1u, 1000u));
+  Add(app, "--disk-depth", &options.disk_depth, "Requests that direct IO has in flight")
+      ->check(CLI::Range(1u, kMaxDiskDepth));
+  app->add_flag("--no-checksum", parsed->no_checksum, "The clients neither compute nor check checksums");
+  app->add_flag("--json", parsed->json, "Print JSON");
+}
+
+void FinishSpillLoad(ParsedSpillLoad* parsed) {
+  SpillLoadOptions& options = parsed->options;
+  options.checksum = !parsed->no_checksum;
+  if (options.block_bytes == 0 || options.block_bytes % 8 != 0 || options.block_bytes > kMaxBlockBytes) {
+    throw CLI::ValidationError("--block", "must be a multiple of 8 up to " + FormatBytes(kMaxBlockBytes));
+  }
+  if (options.segment_bytes == 0 || options.segment_bytes % 8 != 0) {
+    throw CLI::ValidationError("--segment", "must be a multiple of 8");
+  }
+  if (options.hot_bytes > options.server.memory_bytes / 2) {
+    throw CLI::ValidationError("--hot",
+                               "must be at most a half of --memory, " + FormatBytes(options.server.memory_bytes / 2));
+  }
+  if (options.step_ns <= 0) throw CLI::ValidationError("--step", "must not be 0");
 }
 
 void AddReplayFlags(CLI::App* app, ParsedReplay* parsed) {

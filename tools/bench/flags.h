@@ -9,6 +9,7 @@
 
 #include "tools/bench/grpc.h"
 #include "tools/bench/replay.h"
+#include "tools/bench/spill_load.h"
 #include "tools/bench/transfer.h"
 
 namespace quarry::bench {
@@ -50,6 +51,14 @@ struct ParsedGrpc {
 };
 void AddGrpcFlags(CLI::App* app, ParsedGrpc* parsed);
 void FinishGrpc(ParsedGrpc* parsed);
+
+struct ParsedSpillLoad {
+  SpillLoadOptions options;
+  bool json = false;
+  bool no_checksum = false;
+};
+void AddSpillLoadFlags(CLI::App* app, ParsedSpillLoad* parsed);
+void FinishSpillLoad(ParsedSpillLoad* parsed);
 
 }  // namespace quarry::bench
 

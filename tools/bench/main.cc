@@ -41,6 +41,13 @@ int Replay(const quarry::bench::ParsedReplay& parsed) {
   return report->counts.errors == 0 && report->counts.wrong_bytes == 0 ? 0 : kFailed;
 }
 
+int SpillLoad(const quarry::bench::ParsedSpillLoad& parsed) {
+  const auto report = quarry::bench::RunSpillLoad(parsed.options);
+  if (!report.ok()) return Fail(report.status());
+  std::fputs((parsed.json ? FormatJson(parsed.options, *report) : FormatText(parsed.options, *report)).c_str(), stdout);
+  return report->errors == 0 && report->wrong_bytes == 0 ? 0 : kFailed;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -55,6 +62,10 @@ int main(int argc, char** argv) {
   quarry::bench::ParsedGrpc grpc;
   CLI::App* grpc_command = app.add_subcommand("grpc", "What gRPC, and those who look on, cost");
   AddGrpcFlags(grpc_command, &grpc);
+  quarry::bench::ParsedSpillLoad spill_load;
+  CLI::App* spill_load_command =
+      app.add_subcommand("spill-load", "What gets from memory lose while the SSD is written to");
+  AddSpillLoadFlags(spill_load_command, &spill_load);
   CLI::App* replay_command = app.add_subcommand("replay", "Serves the requests of a trace");
   AddReplayFlags(replay_command, &replay);
   try {
@@ -62,9 +73,11 @@ int main(int argc, char** argv) {
     if (*transfer_command) FinishTransfer(&transfer);
     if (*replay_command) FinishReplay(&replay);
     if (*grpc_command) FinishGrpc(&grpc);
+    if (*spill_load_command) FinishSpillLoad(&spill_load);
   } catch (const CLI::ParseError& error) {
     return app.exit(error);
   }
   if (*grpc_command) return Grpc(grpc);
+  if (*spill_load_command) return SpillLoad(spill_load);
   return *transfer_command ? Transfer(transfer) : Replay(replay);
 }

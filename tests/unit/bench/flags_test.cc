@@ -143,6 +143,44 @@ TEST(TransferFlags, WhatDoesNotGoWithAnSsdIsNamed) {
               HasSubstr("--working-set"));
 }
 
+TEST(SpillLoadFlags, NeedAnSsdAndMemoryForTwiceWhatIsHot) {
+  const auto parse = [](std::vector<std::string> arguments, ParsedSpillLoad* parsed) -> std::string {
+    CLI::App app;
+    AddSpillLoadFlags(&app, parsed);
+    std::reverse(arguments.begin(), arguments.end());
+    try {
+      app.parse(arguments);
+      FinishSpillLoad(parsed);
+    } catch (const CLI::ParseError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  ParsedSpillLoad parsed;
+  EXPECT_EQ(parse({"--ssd-dir", "/d", "--ssd-size", "1GiB", "--memory", "512MiB", "--hot", "256MiB", "--step", "500ms",
+                   "--rounds", "5", "--put-batch", "4", "--ssd-io", "threads"},
+                  &parsed),
+            "");
+  EXPECT_EQ(parsed.options.server.ssd_dir, "/d");
+  EXPECT_EQ(parsed.options.server.ssd_bytes, 1 << 30);
+  EXPECT_EQ(parsed.options.hot_bytes, 256 << 20);
+  EXPECT_EQ(parsed.options.step_ns, 500'000'000);
+  EXPECT_EQ(parsed.options.rounds, 5);
+  EXPECT_EQ(parsed.options.put_batch, 4);
+  EXPECT_TRUE(parsed.options.checksum);
+  const auto refused = [&](std::vector<std::string> arguments) {
+    ParsedSpillLoad bad;
+    return parse(std::move(arguments), &bad);
+  };
+  EXPECT_THAT(refused({}), HasSubstr("--ssd-dir"));
+  EXPECT_THAT(refused({"--ssd-dir", "/d", "--memory", "512MiB", "--hot", "257MiB"}), HasSubstr("--hot"));
+  EXPECT_THAT(refused({"--ssd-dir", "/d", "--block", "12"}), HasSubstr("--block"));
+  EXPECT_THAT(refused({"--ssd-dir", "/d", "--segment", "12"}), HasSubstr("--segment"));
+  EXPECT_THAT(refused({"--ssd-dir", "/d", "--step", "0s"}), HasSubstr("--step"));
+  EXPECT_THAT(refused({"--ssd-dir", "/d", "--rounds", "0"}), HasSubstr("--rounds"));
+  EXPECT_THAT(refused({"--ssd-dir", "/d", "--server", "h:1"}), HasSubstr("--server"));
+}
+
 TEST(ReplayFlags, ReadTheSpeed) {
   ParsedReplay parsed;
   EXPECT_EQ(ParseReplay({"--trace", "t", "--speed", "10"}, &parsed), "");
