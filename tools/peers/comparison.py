@@ -21,7 +21,7 @@ def compare(flags, block, quarry, peer):
                 "block_bytes": block,
                 "tuned": {peer.knob: peer.best[op]} if op in peer.best else {},
                 "pairs": [run_pair(quarry, peer, op, number) for number in range(flags.pairs)],
-            } for op in flags.ops]
+            } for op in flags.ops if op in peer.ops]
         finally:
             quarry.stop()
             peer.stop()
@@ -46,6 +46,8 @@ def run_pair(quarry, peer, op, number):
 
 def run_round(system, op):
     """What it did, with its servers' CPU time in the timed part alone."""
+    for _ in range(system.before(op)):
+        run_round(system, "put")
     if op in system.best:
         system.load.ask(f"{system.knob} {system.best[op]}")
     prepared = system.load.ask(f"prepare {op}")

@@ -36,13 +36,21 @@ Json RunRound(const LoadOptions& options, Rounds* rounds) {
   return json;
 }
 
-// "prepare put", "prepare get", "prepare exists", "window N", "run", "check".
+// "prepare put", "prepare get", "prepare exists", "window N", "reconnect SERVER METRICS GRPC",
+// "run", "check".
 Json Obey(const LoadOptions& options, const std::string& command, Rounds* rounds) {
   static const std::map<std::string, Op> operations = {
       {"prepare put", Op::kPut}, {"prepare get", Op::kGet}, {"prepare exists", Op::kExists}};
   if (uint32_t blocks = 0; std::sscanf(command.c_str(), "window %u", &blocks) == 1) {
     rounds->SetWindow(blocks);
     return ToJson(Outcome());
+  }
+  char server[64], metrics[64], grpc[64];
+  if (std::sscanf(command.c_str(), "reconnect %63s %63s %63s", server, metrics, grpc) == 3) {
+    Outcome outcome;
+    if (absl::Status status = rounds->Reconnect(server, metrics, grpc); !status.ok())
+      outcome.AddError(status.message());
+    return ToJson(outcome);
   }
   if (command == "run") return RunRound(options, rounds);
   if (command == "check") {
@@ -68,7 +76,11 @@ int RunLoad(int argc, char** argv, const char* name, const PeerFactory& factory)
   signal(SIGPIPE, SIG_IGN);
   LoadOptions options;
   CLI::App app("Load for one system of tools/compare; tools/peers/README.md says what it reads and prints.", name);
-  app.add_option("--server", options.server, "HOST:PORT")->required();
+  app.add_option("--server", options.server, "HOST:PORT");
+  app.add_option("--metrics", options.metrics, "quarry: metrics address of a server with an SSD");
+  app.add_option("--grpc", options.grpc, "quarry: gRPC address of it");
+  app.add_option("--dir", options.dir, "blobdb: a directory of its own");
+  app.add_flag("--wal", options.wal, "blobdb: log and sync every write");
   bench::AddSize(&app, "--block", &options.block_bytes, "Payload of a block");
   app.add_option("--blocks", options.blocks, "Blocks of a round")->check(CLI::Range(1, 1 << 24));
   app.add_option("--batch", options.batch, "Blocks of one call")->check(CLI::Range(1, 1 << 16));

@@ -17,12 +17,16 @@
 namespace quarry::peers {
 
 struct LoadOptions {
-  std::string server;  // HOST:PORT
+  std::string server;   // HOST:PORT
+  std::string metrics;  // quarry: of a server with an SSD, as grpc: puts go as fast as that takes them
+  std::string grpc;
+  std::string dir;   // blobdb: of its files
+  bool wal = false;  // blobdb: log and sync every write
   uint64_t block_bytes = 2 << 20;
   uint64_t blocks = 512;     // of a round
   uint32_t batch = 32;       // blocks of one call
   uint32_t inflight = 2;     // calls under way a connection
-  uint32_t window = 0;       // redis: blocks under way a connection; 0: those of the calls
+  uint32_t window = 0;       // blocks under way a connection (blobdb: of one call); 0: those of the calls
   uint32_t connections = 2;  // each with a thread of its own
   uint32_t queries = 500;    // of a round of exists, a connection
   uint32_t hashes = 512;     // of one query

@@ -1,5 +1,7 @@
 // peer-load-quarry: one client of the public library a connection.
+#include <algorithm>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,6 +10,7 @@
 #include "tools/bench/bench_spec.h"
 #include "tools/bench/block_content.h"
 #include "tools/peers/peer.h"
+#include "tools/peers/shared_pace.h"
 
 namespace quarry::peers {
 namespace {
@@ -16,8 +19,9 @@ constexpr uint32_t kTokensPerBlock = 16;
 
 class QuarryPeer : public Peer {
  public:
-  static absl::StatusOr<std::unique_ptr<Peer>> Create(const LoadOptions& options, absl::Span<std::byte> arena) {
-    std::unique_ptr<QuarryPeer> peer(new QuarryPeer(options));
+  static absl::StatusOr<std::unique_ptr<Peer>> Create(const LoadOptions& options, std::shared_ptr<SharedPace> pace,
+                                                      absl::Span<std::byte> arena) {
+    std::unique_ptr<QuarryPeer> peer(new QuarryPeer(options, std::move(pace)));
     ClientOptions client;
     client.server = options.server;
     client.client_name = "peer-load-quarry";
@@ -35,7 +39,15 @@ class QuarryPeer : public Peer {
     return peer;
   }
 
-  void Put(absl::Span<const Batch> batches, Outcome* outcome) override { Transfer(true, batches, outcome); }
+  void Put(absl::Span<const Batch> batches, Outcome* outcome) override {
+    if (pace_ == nullptr) return Transfer(true, batches, outcome);
+    // How much fits into memory is known once there is a block.
+    const Batch probe{{kProbeId}, {batches[0].buffers[0]}};
+    Outcome ignored;
+    const absl::Status status = pace_->Start([&] { Transfer(true, {&probe, 1}, &ignored); });
+    if (!status.ok()) return outcome->AddError(status.message());
+    Transfer(true, InParts(batches, pace_->most_blocks()), outcome);
+  }
   void Get(absl::Span<const Batch> batches, Outcome* outcome) override { Transfer(false, batches, outcome); }
 
   absl::StatusOr<uint64_t> CountPresent(absl::string_view keys, uint32_t /*count*/) override {
@@ -51,7 +63,34 @@ class QuarryPeer : public Peer {
   absl::Status Forget(absl::Span<const uint64_t>) override { return absl::OkStatus(); }
 
  private:
-  explicit QuarryPeer(const LoadOptions& options) : options_(options) {}
+  // Never one of a round: those are below 2^48.
+  static constexpr uint64_t kProbeId = uint64_t{1} << 62;
+
+  QuarryPeer(const LoadOptions& options, std::shared_ptr<SharedPace> pace)
+      : options_(options), pace_(std::move(pace)) {}
+
+  static std::vector<Batch> InParts(absl::Span<const Batch> batches, uint64_t most) {
+    std::vector<Batch> parts;
+    for (const Batch& batch : batches) {
+      for (size_t first = 0; first < batch.ids.size(); first += most) {
+        const size_t end = std::min<size_t>(batch.ids.size(), first + most);
+        const auto part = [first, end](const auto& all) {
+          return std::decay_t<decltype(all)>(all.begin() + static_cast<std::ptrdiff_t>(first),
+                                             all.begin() + static_cast<std::ptrdiff_t>(end));
+        };
+        parts.push_back({part(batch.ids), part(batch.buffers)});
+      }
+    }
+    return parts;
+  }
+
+  // Of a server with an SSD, a put waits for it: else blocks would be lost.
+  bool MayBegin(bool put, const Batch& batch, bool wait, Outcome* outcome) {
+    if (!put || pace_ == nullptr || !pace_->started()) return true;
+    const bool may = pace_->Take(batch.ids.size(), wait);
+    if (!may && wait) outcome->AddError("the server's metrics could not be read");
+    return may;
+  }
 
   void Transfer(bool put, absl::Span<const Batch> batches, Outcome* outcome) {
     begun_ns_.assign(batches.size(), 0);
@@ -63,7 +102,11 @@ class QuarryPeer : public Peer {
       ++next;
     };
     while (next < batches.size() || under_way > 0) {
-      while (next < batches.size() && under_way < options_.inflight) begin_one();
+      while (next < batches.size() && under_way < options_.inflight &&
+             MayBegin(put, batches[next], under_way == 0, outcome)) {
+        begin_one();
+      }
+      if (under_way == 0 && outcome->errors > 0 && next < batches.size()) return;
       if (under_way == 0) continue;
       const std::optional<Completion> completion = queue_.Next();
       if (!completion.has_value()) continue;
@@ -107,6 +150,7 @@ class QuarryPeer : public Peer {
   }
 
   const LoadOptions& options_;
+  const std::shared_ptr<SharedPace> pace_;  // of a server with an SSD
   CompletionQueue queue_;
   std::unique_ptr<Client> client_;
   Namespace ns_;
@@ -118,5 +162,16 @@ class QuarryPeer : public Peer {
 }  // namespace quarry::peers
 
 int main(int argc, char** argv) {
-  return quarry::peers::RunLoad(argc, argv, "peer-load-quarry", quarry::peers::QuarryPeer::Create);
+  using quarry::peers::SharedPace;
+  std::weak_ptr<SharedPace> last;
+  return quarry::peers::RunLoad(argc, argv, "peer-load-quarry",
+                                [&last](const quarry::peers::LoadOptions& options, absl::Span<std::byte> arena) {
+                                  // One for all connections, and a new one when these are.
+                                  std::shared_ptr<SharedPace> pace = last.lock();
+                                  if (pace == nullptr && !options.metrics.empty()) {
+                                    pace = std::make_shared<SharedPace>(options.metrics, options.grpc);
+                                    last = pace;
+                                  }
+                                  return quarry::peers::QuarryPeer::Create(options, std::move(pace), arena);
+                                });
 }

@@ -27,8 +27,8 @@ void Outcome::Merge(const Outcome& other) {
   latencies.Merge(other.latencies);
 }
 
-Rounds::Rounds(const LoadOptions& options, std::unique_ptr<bench::BufferPool> arena)
-    : options_(options), arena_(std::move(arena)) {
+Rounds::Rounds(const LoadOptions& options, PeerFactory factory, std::unique_ptr<bench::BufferPool> arena)
+    : options_(options), factory_(std::move(factory)), arena_(std::move(arena)) {
   // Other ids in every process, so that no server has a block from before.
   next_id_ = Mix(static_cast<uint64_t>(Clock::Real()->NowNs())) >> 16;
 }
@@ -36,13 +36,26 @@ Rounds::Rounds(const LoadOptions& options, std::unique_ptr<bench::BufferPool> ar
 absl::StatusOr<std::unique_ptr<Rounds>> Rounds::Create(const LoadOptions& options, const PeerFactory& factory) {
   auto arena = bench::BufferPool::Create(options.blocks * options.block_bytes, options.block_bytes, 1);
   if (!arena.ok()) return arena.status();
-  std::unique_ptr<Rounds> rounds(new Rounds(options, *std::move(arena)));
-  for (uint32_t i = 0; i < options.connections; ++i) {
-    auto peer = factory(rounds->options_, {rounds->arena_->base(), rounds->arena_->bytes()});
-    if (!peer.ok()) return peer.status();
-    rounds->peers_.push_back(*std::move(peer));
-  }
+  std::unique_ptr<Rounds> rounds(new Rounds(options, factory, *std::move(arena)));
+  if (absl::Status status = rounds->Connect(); !status.ok()) return status;
   return rounds;
+}
+
+absl::Status Rounds::Reconnect(const std::string& server, const std::string& metrics, const std::string& grpc) {
+  options_.server = server;
+  options_.metrics = metrics;
+  options_.grpc = grpc;
+  return Connect();
+}
+
+absl::Status Rounds::Connect() {
+  peers_.clear();
+  for (uint32_t i = 0; i < options_.connections; ++i) {
+    auto peer = factory_(options_, {arena_->base(), arena_->bytes()});
+    if (!peer.ok()) return peer.status();
+    peers_.push_back(*std::move(peer));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Rounds::Prepare(Op op) {

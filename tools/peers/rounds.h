@@ -27,6 +27,8 @@ class Rounds {
   // random order, to random places, which are overwritten first. exists: random queries
   // about these blocks.
   absl::Status Prepare(Op op);
+  // Gives up all connections and makes them anew: the server was started again and has these addresses.
+  absl::Status Reconnect(const std::string& server, const std::string& metrics, const std::string& grpc);
   Round Run();
   void SetWindow(uint32_t blocks) { options_.window = blocks; }
   // Every byte: put: of all blocks, read back to other places; get: of all that arrived.
@@ -35,8 +37,9 @@ class Rounds {
   uint64_t Check(Outcome* outcome);
 
  private:
-  Rounds(const LoadOptions& options, std::unique_ptr<bench::BufferPool> arena);
+  Rounds(const LoadOptions& options, PeerFactory factory, std::unique_ptr<bench::BufferPool> arena);
 
+  absl::Status Connect();
   void Place(bool shuffled);
   // Runs use(connection) on a thread each and merges what they did.
   template <typename Use>
@@ -45,6 +48,7 @@ class Rounds {
   uint64_t CheckExists(Outcome* outcome);
 
   LoadOptions options_;
+  const PeerFactory factory_;
   std::unique_ptr<bench::BufferPool> arena_;
   std::vector<std::unique_ptr<Peer>> peers_;
   Op op_ = Op::kPut;

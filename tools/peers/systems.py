@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import processes
 from processes import CannotRun, Child
@@ -20,6 +21,7 @@ class System:
     """A server and its load program. `servers` are the processes whose CPU time counts."""
 
     name = ""
+    ops = ("put", "get", "exists")
     # A command of the load program with a number, and the numbers that are worth trying: the
     # best depends on machine and blocks, and on whether it is a put or a get.
     knob = ""
@@ -38,6 +40,11 @@ class System:
 
     def start(self, block, scratch):
         raise NotImplementedError
+
+    def before(self, op):
+        """Before a round is prepared; says how many rounds of puts have to go first."""
+        del op
+        return 0
 
     def cpu_s(self):
         return sum(server.cpu_s() for server in self.servers)
@@ -74,14 +81,70 @@ class Quarry(System):
         self.built("tools/peers/peer-load-quarry")
 
     def start(self, block, scratch):
-        memory = 2 * self.flags.working_set + QUARRY_RESERVE_BYTES
-        server = Child([self.built("server/quarryd"), "--memory", f"{memory}B", "--socket", "none",
-                        "--listen-grpc", "127.0.0.1:0", "--listen-transfer", "127.0.0.1:0",
-                        "--listen-metrics", "127.0.0.1:0", "--log-level", "warn"], scratch / "quarryd.log")
-        self.servers = [server]
-        ready = dict(word.split("=", 1) for word in server.read_line(processes.START_TIMEOUT_S).split() if "=" in word)
+        ready = self.start_server(2 * self.flags.working_set + QUARRY_RESERVE_BYTES, scratch)
         self.start_load([self.built("tools/peers/peer-load-quarry"), "--server", ready["transfer"],
                          "--inflight", str(self.flags.inflight), *self.sizes(block)], scratch)
+
+    def start_server(self, memory, scratch, more=()):
+        """What its ready line says."""
+        server = Child([self.built("server/quarryd"), "--memory", f"{memory}B", "--socket", "none",
+                        "--listen-grpc", "127.0.0.1:0", "--listen-transfer", "127.0.0.1:0",
+                        "--listen-metrics", "127.0.0.1:0", "--log-level", "warn", *more], scratch / "quarryd.log")
+        self.servers = [server]
+        return dict(word.split("=", 1) for word in server.read_line(processes.START_TIMEOUT_S).split() if "=" in word)
+
+
+class QuarrySsd(Quarry):
+    """quarryd whose SSD has room for two rounds and a half, and its memory for one and a quarter.
+
+    Puts find both full and are held to what the SSD takes, so a round of them ends when as many bytes
+    as it has were written. Before a round of gets it is stopped and started again: what was in memory
+    is then on the SSD alone.
+    """
+
+    least_ssd_bytes = 512 << 20  # extents of several blocks each
+
+    def __init__(self, flags):
+        super().__init__(flags)
+        self._memory = flags.working_set * 5 // 4 + QUARRY_RESERVE_BYTES
+        self._ssd = max(flags.working_set * 5 // 2, self.least_ssd_bytes)
+        self._is_full = False
+        self._scratch = None
+        self._disk = None
+
+    def start(self, block, scratch):
+        self._disk = tempfile.TemporaryDirectory(prefix="quarry-compare-", dir=self.flags.ssd_dir)
+        self._scratch = scratch
+        self._is_full = False
+        self.start_load([self.built("tools/peers/peer-load-quarry"), *self._launch(), "--inflight",
+                         str(self.flags.inflight), *self.sizes(block)], scratch)
+
+    def _launch(self):
+        """Its addresses, as flags of the load program."""
+        ready = self.start_server(self._memory, self._scratch,
+                                  ["--ssd-dir", self._disk.name, "--ssd-size", f"{self._ssd}B"])
+        return ["--server", ready["transfer"], "--metrics", ready["metrics"], "--grpc", ready["grpc"]]
+
+    def before(self, op):
+        if op == "put" and not self._is_full:
+            self._is_full = True
+            return -(-(self._memory + self._ssd) // self.flags.working_set)
+        if op == "get":
+            self._is_full = False
+            self.servers[0].stop()
+            answer = self.load.ask("reconnect " + " ".join(self._launch()[1::2]))
+            if answer["errors"]:
+                self.load.fail(f"cannot reconnect: {answer['first_error']}")
+        return 0
+
+    def cpu_s(self):
+        """With the client: a peer without a server has both in one."""
+        return super().cpu_s() + self.load.cpu_s()
+
+    def stop(self):
+        super().stop()
+        if self._disk:
+            self._disk.cleanup()
 
 
 class Redis(System):
@@ -167,4 +230,40 @@ class Mooncake(System):
                         self.environment)
 
 
-PEERS = {"redis": Redis, "mooncake": Mooncake}
+class BlobDb(System):
+    """RocksDB with values in blob files, in the load program itself: no server and no network."""
+
+    name = "blobdb"
+    ops = ("put", "get")
+    # Blocks of one write or one MultiGet.
+    knob = "window"
+
+    def __init__(self, flags):
+        super().__init__(flags)
+        self._disk = None
+
+    def knob_values(self):
+        return sorted({1, min(4, self.flags.batch), self.flags.batch})
+
+    def prepare(self):
+        self.built("tools/peers/peer-load-blobdb")
+        if not os.access(self.flags.ssd_dir, os.W_OK):
+            raise CannotRun(f"--ssd-dir: {self.flags.ssd_dir} is not there or not writable")
+
+    def start(self, block, scratch):
+        self._disk = tempfile.TemporaryDirectory(prefix="quarry-compare-", dir=self.flags.ssd_dir)
+        self.start_load([self.built("tools/peers/peer-load-blobdb"), "--dir", self._disk.name, *self.sizes(block)],
+                        scratch)
+
+    def cpu_s(self):
+        return self.load.cpu_s()
+
+    def stop(self):
+        super().stop()
+        if self._disk:
+            self._disk.cleanup()
+
+
+PEERS = {"redis": Redis, "mooncake": Mooncake, "blobdb": BlobDb}
+# What they are compared with, where it is not Quarry in memory.
+QUARRY_FOR = {"blobdb": QuarrySsd}
