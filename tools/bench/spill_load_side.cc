@@ -14,6 +14,7 @@ constexpr int64_t kLongestWarmUpNs = 180'000'000'000;
 // Between two looks at what is written; the server commits what waits within a second.
 constexpr std::chrono::milliseconds kSettlePeriod(1'200);
 constexpr int kMostSettlePeriods = 10;
+constexpr char kDrainTimeout[] = "--drain-timeout=25s";
 constexpr uint64_t kPutArenaBytes = 256 << 20;
 
 TransferOptions GetOptionsOf(const SpillLoadOptions& options) {
@@ -62,6 +63,8 @@ absl::Status SpillLoadSide::Init() {
   if (absl::Status status = CheckSizes(puts_, 0); !status.ok()) return status;
   ServerOptions own = options_.server;
   if (!with_ssd_) own.ssd_dir.clear();
+  // At the end it writes what is in memory.
+  own.quarryd_flags.push_back(kDrainTimeout);
   auto server = ServerUnderTest::Start(own);
   if (!server.ok()) return server.status();
   server_ = *std::move(server);

@@ -103,6 +103,7 @@ class QuarrySsd(Quarry):
     """
 
     least_ssd_bytes = 512 << 20  # extents of several blocks each
+    drain_timeout_s = processes.STOP_TIMEOUT_S - 5  # all that is in memory is written first
 
     def __init__(self, flags):
         super().__init__(flags)
@@ -122,7 +123,8 @@ class QuarrySsd(Quarry):
     def _launch(self):
         """Its addresses, as flags of the load program."""
         ready = self.start_server(self._memory, self._scratch,
-                                  ["--ssd-dir", self._disk.name, "--ssd-size", f"{self._ssd}B"])
+                                  ["--ssd-dir", self._disk.name, "--ssd-size", f"{self._ssd}B", "--drain-timeout",
+                                   f"{self.drain_timeout_s}s"])
         return ["--server", ready["transfer"], "--metrics", ready["metrics"], "--grpc", ready["grpc"]]
 
     def before(self, op):
