@@ -13,8 +13,11 @@
 namespace quarry::server {
 namespace {
 
-// So much of the arena is kept free, or can be given away at once.
-constexpr uint64_t kReadyShare = 16;
+// So much of the arena is kept free, or can be given away at once: with less, bursts of puts evict
+// what is not written yet, and the disk is idle while a group is made durable. On the conversation
+// trace with room for 2 % of its blocks in memory, a 16th hits 33.5 % of the blocks, an 8th 35.1 %,
+// a 4th no more.
+constexpr uint64_t kReadyShare = 8;
 // Written together: a span's blocks lie together.
 constexpr uint64_t kBatchBytes = 16 << 20;
 constexpr size_t kBatchBlocks = 512;
@@ -69,7 +72,6 @@ std::vector<SpillItem> BlockStoreImpl::NextSpill(uint64_t wanted_bytes, bool* no
   bool any_ready = false;
   const uint64_t moved_bytes = ssd_->moved_bytes();
   budget_->Spend(moved_bytes - std::exchange(spent_on_moves_, moved_bytes));
-  const WriteBudget::Admits admits = budget_->Now();
   for (size_t blocks = 0; blocks < kBatchBlocks && bytes < wanted_bytes; ++blocks) {
     const uint32_t block = policy_->Pop();
     if (block == kNoBlock) {
@@ -78,12 +80,17 @@ std::vector<SpillItem> BlockStoreImpl::NextSpill(uint64_t wanted_bytes, bool* no
     }
     uint64_t slot_bytes;
     Popped popped;
+    const size_t gathered = items.size();
     {
       std::lock_guard<std::mutex> lock(MutexOf(block));
-      popped = GatherLocked(block, admits, &items);
+      popped = GatherLocked(block, budget_->Now(), &items);
       slot_bytes = popped == Popped::kPassedOver ? 0 : SlotBytesLocked(index_->entry(block));
     }
     bytes += slot_bytes;
+    for (size_t i = gathered; i < items.size(); ++i) {
+      spilling_bytes_.fetch_add(items[i].slot.capacity(), std::memory_order_relaxed);
+      budget_->Spend(RecordBytes(items[i].slot.header()->payload_bytes));
+    }
     const uint64_t turn = next_turn_++;
     if (popped != Popped::kReady) continue;
     PushReady(turn, block, slot_bytes);
@@ -92,10 +99,6 @@ std::vector<SpillItem> BlockStoreImpl::NextSpill(uint64_t wanted_bytes, bool* no
   if (any_ready) ServeWaitingLoads();
   // The policy gives a chain's end first; on the disk its blocks lie in order.
   std::reverse(items.begin(), items.end());
-  for (const SpillItem& item : items) {
-    spilling_bytes_.fetch_add(item.slot.capacity(), std::memory_order_relaxed);
-    budget_->Spend(RecordBytes(item.slot.header()->payload_bytes));
-  }
   return items;
 }
 
