@@ -210,7 +210,6 @@ class BlockStoreImpl : public SsdOwner {
     int size_class = 0;
     SlotUse use;
     int64_t since_ns = 0;
-    std::shared_ptr<bool> from_reserve = std::make_shared<bool>(false);  // the read's `done` has it too
   };
   // Starts the reads; where there is no room, they wait for what is being written to the SSDs.
   void StartLoads(std::vector<Loading> loads);

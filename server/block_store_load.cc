@@ -69,20 +69,20 @@ void BlockStoreImpl::Load(const Namespace& ns, uint32_t group, uint32_t shard, H
       ++entry.pins;
       ssd_->BeginRead(stored.place);
       Loading& loading = started.emplace_back();
-      loading.read = {
-          stored.place,
-          ns.id,
-          static_cast<uint8_t>(group),
-          static_cast<uint16_t>(shard),
-          std::string(hashes[item]),
-          stored.payload_bytes,
-          is_part ? chunks : ChunkRange(),
-          SlotRef(),
-          [this, block, shard, from_reserve = loading.from_reserve](SsdRead::Outcome outcome, SlotRef read) {
-            OnLoaded(block, shard, !*from_reserve, outcome, std::move(read));
-          }};
+      loading.read = {stored.place,
+                      ns.id,
+                      static_cast<uint8_t>(group),
+                      static_cast<uint16_t>(shard),
+                      std::string(hashes[item]),
+                      stored.payload_bytes,
+                      is_part ? chunks : ChunkRange(),
+                      SlotRef(),
+                      false,
+                      [this, block, shard](SsdRead::Outcome outcome, SlotRef read, bool is_lent) {
+                        OnLoaded(block, shard, !is_lent, outcome, std::move(read));
+                      }};
       if (is_part) {
-        loading.read.done = [this, block, shard, call = LoadCall{shared_done, item}](auto outcome, SlotRef read) {
+        loading.read.done = [this, block, shard, call = LoadCall{shared_done, item}](auto outcome, SlotRef read, bool) {
           OnPartLoaded(block, shard, call, outcome, std::move(read));
         };
       }
@@ -101,7 +101,7 @@ void BlockStoreImpl::StartLoads(std::vector<Loading> loads) {
   std::vector<SsdRead> reads;
   for (Loading& loading : loads) {
     loading.since_ns = clock_->NowNs();
-    loading.read.to = RoomForLoad(loading.size_class, loading.use, loading.from_reserve.get());
+    loading.read.to = RoomForLoad(loading.size_class, loading.use, &loading.read.is_lent);
     if (loading.read.to) {
       reads.push_back(std::move(loading.read));
       continue;
@@ -124,10 +124,10 @@ void BlockStoreImpl::ServeWaitingLoads() {
       waiting_loads_.pop_front();
     }
     const uint64_t bytes = arena_->size_classes().slot_bytes(loading.size_class);
-    loading.read.to = RoomForLoad(loading.size_class, loading.use, loading.from_reserve.get());
+    loading.read.to = RoomForLoad(loading.size_class, loading.use, &loading.read.is_lent);
     const bool waited = clock_->NowNs() - loading.since_ns >= kLongestWaitForRoomNs || !ssd_->CanWrite();
     if (!loading.read.to && waited) {
-      *loading.from_reserve = false;
+      loading.read.is_lent = false;
       loading.read.to = MakeRoom(loading.size_class, loading.use);
     }
     if (!loading.read.to && !waited) {
@@ -143,7 +143,7 @@ void BlockStoreImpl::ServeWaitingLoads() {
       reads.push_back(std::move(loading.read));
     } else {
       ssd_->EndRead(loading.read.place);
-      loading.read.done(SsdRead::Outcome::kNoMemory, SlotRef());
+      loading.read.done(SsdRead::Outcome::kNoMemory, SlotRef(), false);
     }
   }
   if (!reads.empty()) ssd_->Read(std::move(reads));

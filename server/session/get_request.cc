@@ -49,9 +49,7 @@ class GetRequest::SlotTransfer : public Transfer {
   void Finish(TransferStatus status) override {
     slot_ = SlotRef();
     if (status == TransferStatus::kOk) request_->moved_bytes_.fetch_add(bytes, std::memory_order_relaxed);
-    if (cold_bytes_ != 0) {
-      request_->session().loop()->Post([request = request_, ended = cold_bytes_] { request->OnColdEnded(ended); });
-    }
+    if (cold_bytes_ != 0) request_->EndCold(cold_bytes_);
     request_->OnTransferEnded(id.item, status);
   }
 
@@ -136,13 +134,28 @@ void GetRequest::Load(std::vector<Cold> items) {
   const size_t first = loading_.size();
   std::move(items.begin(), items.end(), std::back_inserter(loading_));
   // Not kept alive by the disk, which may take longer than the request.
-  const auto done = [owner = session().shared_from_this(), self = std::weak_ptr<Request>(shared_from_this()), first](
-                        size_t item, ReadResult read) {
-    owner->loop()->Post([self, index = first + item, read = std::move(read)] {
-      if (auto request = self.lock()) std::static_pointer_cast<GetRequest>(std::move(request))->OnLoaded(index, read);
-    });
+  const auto done = [self = std::weak_ptr<Request>(shared_from_this()), first](size_t item, ReadResult read) {
+    auto request = std::static_pointer_cast<GetRequest>(self.lock());
+    if (request != nullptr) request->Arrive(first + item, std::move(read));
   };
   session().service().store().Load(*ns_, group, shard, HashSpan(hashes, hash_bytes), done, part);
+}
+
+void GetRequest::Arrive(size_t loading_index, ReadResult read) {
+  std::lock_guard lock(mutex_);
+  arrived_.emplace_back(loading_index, std::move(read));
+  if (arrived_.size() != 1) return;
+  session().loop()->Post([self = std::static_pointer_cast<GetRequest>(shared_from_this())] { self->TakeArrived(); });
+}
+
+void GetRequest::TakeArrived() {
+  std::vector<std::pair<size_t, ReadResult>> arrived;
+  {
+    std::lock_guard lock(mutex_);
+    arrived = std::exchange(arrived_, {});
+  }
+  for (auto& [index, read] : arrived) OnLoaded(index, std::move(read));
+  SubmitWithinCredit();
 }
 
 void GetRequest::OnLoaded(size_t loading_index, ReadResult read) {
@@ -151,7 +164,6 @@ void GetRequest::OnLoaded(size_t loading_index, ReadResult read) {
   if (read.slot) {
     read.on_ssd = true;
     AddOne(cold.item, std::move(read));
-    SubmitWithinCredit();
     CloseItem();  // AddOne opened it once more
     return;
   }
@@ -161,6 +173,13 @@ void GetRequest::OnLoaded(size_t loading_index, ReadResult read) {
     OnTransferEnded(cold.item.number, TransferStatus::kCancelled);  // no memory
   }
   OnColdEnded(cold.payload_bytes);
+}
+
+void GetRequest::EndCold(uint64_t payload_bytes) {
+  if (ended_cold_bytes_.fetch_add(payload_bytes) != 0) return;
+  session().loop()->Post([self = std::static_pointer_cast<GetRequest>(shared_from_this())] {
+    self->OnColdEnded(self->ended_cold_bytes_.exchange(0));
+  });
 }
 
 void GetRequest::OnColdEnded(uint64_t payload_bytes) {

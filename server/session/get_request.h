@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/session/messages.h"
@@ -65,7 +66,12 @@ class GetRequest : public Request {
   // Starts as many loads as may be.
   void LoadMore();
   void Load(std::vector<Cold> items);
+  // Any thread: what came is taken by the loop, as much as there is at once.
+  void Arrive(size_t loading_index, ReadResult read);
+  void TakeArrived();
   void OnLoaded(size_t loading_index, ReadResult read);
+  // Any thread; as Arrive.
+  void EndCold(uint64_t payload_bytes);
   void OnColdEnded(uint64_t payload_bytes);
   // True: it will be read again when the put that is under way has ended.
   bool WaitForPut(const Item& item);
@@ -96,9 +102,12 @@ class GetRequest : public Request {
   // Items that are neither missed nor ended, and one for Start itself.
   std::atomic<uint32_t> open_items_{1};
 
+  std::atomic<uint64_t> ended_cold_bytes_{0};  // that the loop has not been told of
+
   std::mutex mutex_;
-  std::vector<uint32_t> dropped_;  // guarded by mutex_
-  std::vector<uint32_t> corrupt_;  // guarded by mutex_
+  std::vector<std::pair<size_t, ReadResult>> arrived_;  // guarded by mutex_; by index in loading_
+  std::vector<uint32_t> dropped_;                       // guarded by mutex_
+  std::vector<uint32_t> corrupt_;                       // guarded by mutex_
 };
 
 }  // namespace quarry::server

@@ -163,7 +163,7 @@ void RecordReader::Finish(SsdRead* read, absl::Span<const std::byte> header, boo
                      std::memory_order_relaxed);
   }
   extents_->Find(read->place.extent)->readers.fetch_sub(1);
-  read->done(outcome, std::move(read->to));
+  read->done(outcome, std::move(read->to), read->is_lent);
 }
 
 void RecordReader::InlineLoop() {

@@ -43,16 +43,17 @@ struct SsdRead {
   enum class Outcome : uint8_t { kGood, kCorrupt, kIoError, kNoMemory };
 
   RecordPlace place;
-  std::string namespace_id;
+  absl::string_view namespace_id;  // the namespace's own
   uint8_t group = 0;
   uint16_t shard = 0;
   std::string hash;
   uint32_t payload_bytes = 0;
   ChunkRange chunks;  // that are wanted; of an inlined record it may be all that comes
   SlotRef to;
+  bool is_lent = false;  // the owner's: what it is to know of the slot when it comes back
   // Called once, on any thread. kGood: header of the slot and payload, where it was wanted, are in
   // place, and the sums hold.
-  std::function<void(Outcome, SlotRef)> done;
+  std::function<void(Outcome, SlotRef, bool is_lent)> done;
 };
 
 // Called by the disks' threads, without locks of theirs.

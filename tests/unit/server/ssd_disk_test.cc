@@ -56,7 +56,7 @@ TEST_F(SsdDiskTest, ChunksComeByThemselvesAndAloneAreLookedAt) {
   disk_.Write({1}, kBytes);
   const auto read = [&](ChunkRange chunks) {
     std::promise<Outcome> ended;
-    auto begun = disk_.BeginRead(1, [&](Outcome outcome, SlotRef slot) {
+    auto begun = disk_.BeginRead(1, [&](Outcome outcome, SlotRef slot, bool) {
       if (outcome == Outcome::kGood) {
         std::vector<std::byte> expected(kBytes);
         FillBytes(1, expected.data(), kBytes);
@@ -250,7 +250,7 @@ TEST_F(SsdDiskTest, WhoReadsHoldsItsExtentBack) {
   const uint32_t extent = disk_.PlaceOf(0).extent;
   // The oldest extent is the next to be emptied, and a read of it is under way.
   std::promise<Outcome> end;
-  auto read = disk_.BeginRead(0, [&](Outcome outcome, SlotRef slot) {
+  auto read = disk_.BeginRead(0, [&](Outcome outcome, SlotRef slot, bool) {
     EXPECT_TRUE(outcome != Outcome::kGood || HoldsBytes(0, slot.payload(), kLarge));
     slot = SlotRef();
     end.set_value(outcome);

@@ -181,7 +181,7 @@ class DiskHarness {
     std::vector<SsdRead> reads;
     std::vector<size_t> begun;
     for (size_t i = 0; i < ids.size(); ++i) {
-      auto read = BeginRead(ids[i], [&ends, i, id = ids[i]](Outcome outcome, SlotRef slot) {
+      auto read = BeginRead(ids[i], [&ends, i, id = ids[i]](Outcome outcome, SlotRef slot, bool) {
         if (outcome == Outcome::kGood) {
           EXPECT_TRUE(HoldsBytes(id, slot.payload(), slot.header()->payload_bytes)) << id;
         }
@@ -198,7 +198,7 @@ class DiskHarness {
   }
   std::optional<Outcome> Read(uint64_t id) { return Read(std::vector<uint64_t>{id}).front(); }
   // A read that has begun, and waits for disk()->Read.
-  std::optional<SsdRead> BeginRead(uint64_t id, std::function<void(Outcome, SlotRef)> done) {
+  std::optional<SsdRead> BeginRead(uint64_t id, decltype(SsdRead::done) done) {
     const auto held = owner->BeginRead(TestHash(id));
     if (!held) return std::nullopt;
     SsdRead read;
