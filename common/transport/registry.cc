@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/transport/shm/client_channel.h"
+#include "common/transport/shm/server_channel.h"
 #include "common/transport/tcp/client_channel.h"
 #include "common/transport/tcp/server_channel.h"
 
@@ -11,25 +13,30 @@ namespace {
 
 struct Entry {
   const char* name;
-  std::unique_ptr<ClientChannel> (*client)(ClientChannelContext);
+  absl::StatusOr<std::unique_ptr<ClientChannel>> (*client)(ClientChannelContext);
   std::unique_ptr<ServerChannel> (*server)(ServerChannelContext);
 };
 
-template <typename Base, typename Channel, typename Context>
-std::unique_ptr<Base> Make(Context context) {
+template <typename Channel>
+absl::StatusOr<std::unique_ptr<ClientChannel>> MakeClient(ClientChannelContext context) {
+  return std::unique_ptr<ClientChannel>(std::make_unique<Channel>(std::move(context)));
+}
+
+template <typename Channel>
+std::unique_ptr<ServerChannel> MakeServer(ServerChannelContext context) {
   return std::make_unique<Channel>(std::move(context));
 }
 
 constexpr Entry kTransports[] = {
-    {"tcp", Make<ClientChannel, tcp::TcpClientChannel, ClientChannelContext>,
-     Make<ServerChannel, tcp::TcpServerChannel, ServerChannelContext>},
+    {"tcp", MakeClient<tcp::TcpClientChannel>, MakeServer<tcp::TcpServerChannel>},
+    {"shm", shm::ShmClientChannel::Create, MakeServer<shm::ShmServerChannel>},
 };
 
 absl::StatusOr<const Entry*> Find(const std::string& name) {
   for (const Entry& entry : kTransports) {
     if (name == entry.name) return &entry;
   }
-  return absl::InvalidArgumentError(absl::StrCat("transport '", name, "' is not one of: tcp"));
+  return absl::InvalidArgumentError(absl::StrCat("transport '", name, "' is not one of: tcp, shm"));
 }
 
 }  // namespace

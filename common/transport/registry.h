@@ -22,6 +22,10 @@ struct JoinedStream {
 
 struct ClientChannelContext {
   std::vector<JoinedStream> streams;
+  // Those that joined for shared memory; and until when (Clock::Real) the first of them may
+  // take to be greeted.
+  std::vector<JoinedStream> shared_streams;
+  int64_t deadline_ns = 0;
   // Called once, on a loop's thread, when the channel breaks (not when it is destroyed):
   // no further item arrives or is sent. Withdraw is still needed, and works.
   std::function<void(absl::Status)> on_closed;
@@ -33,7 +37,8 @@ struct ServerChannelContext {
   uint32_t max_streams = 16;
 };
 
-// InvalidArgument when there is no transport of that name.
+// InvalidArgument when there is no transport of that name. Others: it does not work with this
+// peer, and of the context only `shared_streams` were taken.
 absl::StatusOr<std::unique_ptr<ClientChannel>> MakeClientChannel(const std::string& transport,
                                                                  ClientChannelContext context);
 absl::StatusOr<std::unique_ptr<ServerChannel>> MakeServerChannel(const std::string& transport,

@@ -15,6 +15,8 @@
 #ifndef QUARRY_COMMON_TRANSPORT_TRANSPORT_H_
 #define QUARRY_COMMON_TRANSPORT_TRANSPORT_H_
 
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -93,6 +95,12 @@ class ServerChannel {
   // A connected data stream that has joined the session; the channel owns `fd`. False (and
   // the fd closed) where the transport uses none or has enough.
   virtual bool AddStream(int fd, EventLoop* loop) = 0;
+  // The same for a connection from within the host on which no payload travels: for transports
+  // that reach the client's memory. `first`: the one on which both ends say what they share.
+  virtual bool AddSharedStream(int fd, EventLoop*, bool /*first*/) {
+    close(fd);
+    return false;
+  }
   virtual const char* transport_name() const = 0;
 };
 
@@ -140,6 +148,12 @@ class ClientChannel {
   // callback of the request that was running on another thread may still end. kHeld:
   // `released` is called once, on a thread of the channel, when that holds.
   virtual Release Withdraw(uint64_t request, std::function<void()> released) = 0;
+  // Memory in which items may lie, for transports by which the server reaches it; blocks until
+  // the server has answered. Not OK says why it cannot, in which case items in it still move, by
+  // other ways. Ranges are those of the client: sorted out, disjoint.
+  virtual absl::Status RegisterMemory(MemoryRange) { return absl::OkStatus(); }
+  // The server does not touch it any more when this returns.
+  virtual void UnregisterMemory(MemoryRange) {}
   virtual const char* transport_name() const = 0;
 };
 

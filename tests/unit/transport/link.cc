@@ -1,17 +1,26 @@
 #include "tests/unit/transport/link.h"
 
 #include <sys/epoll.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <map>
+#include <mutex>
 #include <thread>
+#include <utility>
 
 #include "common/clock.h"
 #include "common/net/event_loop.h"
 #include "common/transport/loopback/loopback.h"
+#include "common/transport/shm/client_channel.h"
+#include "common/transport/shm/server_channel.h"
 #include "common/transport/tcp/client_channel.h"
 #include "common/transport/tcp/server_channel.h"
+#include "tests/unit/transport/memory.h"
 #include "tests/unit/transport/sockets.h"
 
 namespace quarry::transport {
@@ -78,6 +87,121 @@ class Tcp : public Link {
   std::unique_ptr<ClientChannel> client_;
 };
 
+// Registers the memory of what is exposed, for as long as it is.
+class RegisteringChannel : public ClientChannel {
+ public:
+  explicit RegisteringChannel(std::unique_ptr<ClientChannel> channel) : channel_(std::move(channel)) {}
+
+  void Expose(uint64_t request, std::shared_ptr<ExposedRequest> exposed) override {
+    Unregister(request);  // of before
+    std::vector<MemoryRange> ranges;
+    for (uint32_t i = 0; const ExposedRequest::Item* item = exposed->item(i); ++i) {
+      ranges.push_back(RangeOf(item->segments));
+      if (absl::Status status = channel_->RegisterMemory(ranges.back()); !status.ok()) {
+        std::fprintf(stderr, "%s\n", status.ToString().c_str());
+        std::abort();
+      }
+    }
+    {
+      std::lock_guard lock(mutex_);
+      ranges_[request] = std::move(ranges);
+    }
+    channel_->Expose(request, std::move(exposed));
+  }
+  Release Withdraw(uint64_t request, std::function<void()> released) override {
+    const Release result = channel_->Withdraw(request, [this, request, released = std::move(released)] {
+      Unregister(request);
+      released();
+    });
+    if (result == Release::kReleased) Unregister(request);
+    return result;
+  }
+  const char* transport_name() const override { return channel_->transport_name(); }
+
+ private:
+  static MemoryRange RangeOf(absl::Span<const Segment> segments) {
+    std::byte* begin = segments[0].base;
+    std::byte* end = begin;
+    for (const Segment& segment : segments) {
+      begin = std::min(begin, segment.base);
+      end = std::max(end, segment.base + (segment.count - 1) * segment.stride + segment.length);
+    }
+    return {begin, static_cast<size_t>(end - begin)};
+  }
+  void Unregister(uint64_t request) {
+    std::vector<MemoryRange> ranges;
+    {
+      std::lock_guard lock(mutex_);
+      ranges = std::move(ranges_[request]);
+      ranges_.erase(request);
+    }
+    for (const MemoryRange& range : ranges) channel_->UnregisterMemory(range);
+  }
+
+  std::mutex mutex_;
+  std::map<uint64_t, std::vector<MemoryRange>> ranges_;  // guarded by mutex_
+  std::unique_ptr<ClientChannel> channel_;               // first to go: it calls back
+};
+
+// Shared memory of some kind, with a TCP stream for what cannot be shared.
+class Shm : public Link {
+ public:
+  Shm(int streams, MemoryKind memory) {
+    rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0) std::abort();
+    files.rlim_cur = files.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &files) != 0) std::abort();
+    ScatteredBuffer::UseMemory(memory);
+    for (int i = 0; i < streams; ++i) {
+      server_loops_.push_back(std::make_unique<EventLoop>("t-server"));
+      client_loops_.push_back(std::make_unique<EventLoop>("t-client"));
+    }
+    server_ = std::make_unique<shm::ShmServerChannel>(
+        ServerChannelContext{.on_closed = [this](const absl::Status&) { ++broken_; }});
+    ClientChannelContext context{.on_closed = [this](const absl::Status&) { ++broken_; }};
+    context.deadline_ns = SoonNs();
+    for (int i = 0; i < streams; ++i) {
+      SocketPair pair = LocalPair();
+      context.shared_streams.push_back({pair.first.release(), client_loops_[i].get()});
+      if (!server_->AddSharedStream(pair.second.release(), server_loops_[i].get(), i == 0)) std::abort();
+    }
+    SocketPair pair = TcpPair();
+    context.streams.push_back({pair.first.release(), client_loops_[0].get()});
+    if (!server_->AddStream(pair.second.release(), server_loops_[0].get())) std::abort();
+    auto client = shm::ShmClientChannel::Create(std::move(context));
+    if (!client.ok()) std::abort();
+    client_ = std::make_unique<RegisteringChannel>(*std::move(client));
+  }
+  ~Shm() override {
+    server_.reset();
+    client_.reset();
+    // The streams end on their loops, and may call on_closed until then.
+    server_loops_.clear();
+    client_loops_.clear();
+    ScatteredBuffer::UseMemory(MemoryKind::kPrivate);
+  }
+
+  ServerChannel& server() override { return *server_; }
+  ClientChannel& client() override { return *client_; }
+  void Settle() override {
+    Nudge();
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  void Nudge() override {
+    for (auto& loop : server_loops_) loop->Run([] {});
+    for (auto& loop : client_loops_) loop->Run([] {});
+  }
+  void DestroyClient() override { client_.reset(); }
+  int broken() const override { return broken_; }
+
+ private:
+  std::atomic<int> broken_{0};
+  std::vector<std::unique_ptr<EventLoop>> server_loops_;
+  std::vector<std::unique_ptr<EventLoop>> client_loops_;
+  std::unique_ptr<ServerChannel> server_;
+  std::unique_ptr<ClientChannel> client_;
+};
+
 }  // namespace
 
 std::vector<LinkKind> AllLinks() {
@@ -85,6 +209,11 @@ std::vector<LinkKind> AllLinks() {
       {"loopback", []() -> std::unique_ptr<Link> { return std::make_unique<Loopback>(); }},
       {"tcp_1_stream", []() -> std::unique_ptr<Link> { return std::make_unique<Tcp>(1, 1); }},
       {"tcp_3_streams_2_loops", []() -> std::unique_ptr<Link> { return std::make_unique<Tcp>(3, 2); }},
+      {"shm_memfd", []() -> std::unique_ptr<Link> { return std::make_unique<Shm>(1, MemoryKind::kSealedMemfd); }},
+      {"shm_memfd_2_streams",
+       []() -> std::unique_ptr<Link> { return std::make_unique<Shm>(2, MemoryKind::kSealedMemfd); }},
+      {"shm_file", []() -> std::unique_ptr<Link> { return std::make_unique<Shm>(1, MemoryKind::kShmFile); }},
+      {"shm_process", []() -> std::unique_ptr<Link> { return std::make_unique<Shm>(1, MemoryKind::kPrivate); }},
   };
 }
 

@@ -1,13 +1,17 @@
 #include "tests/unit/transport/memory.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <random>
+#include <string>
 
 namespace quarry {
 namespace {
@@ -63,6 +67,22 @@ Layout LayoutOf(Shape shape, size_t bytes) {
   return layout;
 }
 
+std::atomic<MemoryKind> buffer_memory{MemoryKind::kPrivate};
+
+// A sealed memfd, or a file in /dev/shm that is deleted already.
+int OpenFile(MemoryKind kind, size_t bytes) {
+  static std::atomic<int> count{0};
+  const std::string path =
+      "/dev/shm/quarry-test-" + std::to_string(getpid()) + "-" + std::to_string(count.fetch_add(1));
+  const int fd = kind == MemoryKind::kSealedMemfd
+                     ? memfd_create("quarry-test", MFD_CLOEXEC | MFD_ALLOW_SEALING)
+                     : open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0 || ftruncate(fd, static_cast<off_t>(bytes)) != 0) std::abort();
+  if (kind == MemoryKind::kShmFile) unlink(path.c_str());
+  if (kind == MemoryKind::kSealedMemfd && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) std::abort();
+  return fd;
+}
+
 template <typename Function>
 void ForEachPiece(absl::Span<const Segment> segments, Function function) {
   for (const Segment& segment : segments) {
@@ -82,24 +102,39 @@ Bytes Payload(uint64_t seed, size_t bytes) {
   return payload;
 }
 
-GuardedMemory::GuardedMemory(size_t bytes) : size_(bytes) {
+GuardedMemory::GuardedMemory(size_t bytes, MemoryKind kind) : size_(bytes) {
   const size_t page = PageBytes();
   page_bytes_ = (bytes + page - 1) / page * page;
   void* mapping = mmap(nullptr, page_bytes_ + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) std::abort();
   mapping_ = static_cast<std::byte*>(mapping);
-  Unlock();
   data_ = mapping_ + page + page_bytes_ - bytes;
+  if (kind != MemoryKind::kPrivate) {
+    fd_ = OpenFile(kind, page_bytes_);
+    if (mmap(mapping_ + page, page_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd_, 0) == MAP_FAILED) {
+      std::abort();
+    }
+  }
+  Unlock();
 }
 
-GuardedMemory::~GuardedMemory() { munmap(mapping_, page_bytes_ + 2 * PageBytes()); }
+GuardedMemory::~GuardedMemory() {
+  munmap(mapping_, page_bytes_ + 2 * PageBytes());
+  if (fd_ >= 0) close(fd_);
+}
 
 void GuardedMemory::Lock() {
+  if (fd_ >= 0) locked_.assign(data_, data_ + size_);
   if (mprotect(mapping_ + PageBytes(), page_bytes_, PROT_NONE) != 0) std::abort();
 }
 
 void GuardedMemory::Unlock() {
   if (mprotect(mapping_ + PageBytes(), page_bytes_, PROT_READ | PROT_WRITE) != 0) std::abort();
+  if (!locked_.empty() && !std::equal(locked_.begin(), locked_.end(), data_)) {
+    std::fprintf(stderr, "locked memory was written to\n");
+    std::abort();
+  }
+  locked_.clear();
 }
 
 ReplaceableMemory::ReplaceableMemory(const Bytes& before, const Bytes& after)
@@ -132,8 +167,10 @@ void ReplaceableMemory::Replace() {
   if (mapped != reinterpret_cast<intptr_t>(data_)) std::abort();
 }
 
+void ScatteredBuffer::UseMemory(MemoryKind kind) { buffer_memory = kind; }
+
 ScatteredBuffer::ScatteredBuffer(Shape shape, size_t bytes)
-    : size_(bytes), memory_(LayoutOf(shape, bytes).memory_bytes), initial_(bytes, kFresh) {
+    : size_(bytes), memory_(LayoutOf(shape, bytes).memory_bytes, buffer_memory), initial_(bytes, kFresh) {
   segments_ = LayoutOf(shape, bytes).segments;
   for (Segment& segment : segments_) segment.base = memory_.data() + reinterpret_cast<size_t>(segment.base);
   std::fill_n(memory_.data(), memory_.size(), kGap);

@@ -16,10 +16,13 @@ using Bytes = std::vector<std::byte>;
 // Bytes that differ from those of any other seed, nearly everywhere.
 Bytes Payload(uint64_t seed, size_t bytes);
 
+// What lies behind memory.
+enum class MemoryKind { kPrivate, kSealedMemfd, kShmFile };
+
 // Ends right before a page that faults; another one lies before its first page.
 class GuardedMemory {
  public:
-  explicit GuardedMemory(size_t bytes);
+  explicit GuardedMemory(size_t bytes, MemoryKind kind = MemoryKind::kPrivate);
   GuardedMemory(const GuardedMemory&) = delete;
   GuardedMemory& operator=(const GuardedMemory&) = delete;
   ~GuardedMemory();
@@ -27,7 +30,8 @@ class GuardedMemory {
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
   absl::Span<const std::byte> bytes() const { return {data_, size_}; }
-  // From now on every access faults (or, in a system call, fails), until Unlock.
+  // From now on every access faults (or, in a system call, fails), until Unlock: that ends the
+  // process if the bytes have changed meanwhile, as another mapping of them may.
   void Lock();
   void Unlock();
 
@@ -36,6 +40,8 @@ class GuardedMemory {
   size_t page_bytes_;  // of the pages that may be accessed
   std::byte* mapping_;
   std::byte* data_;
+  int fd_ = -1;
+  Bytes locked_;
 };
 
 // Whose bytes all change at one instant, under whoever reads them: a writer that stores
@@ -65,6 +71,8 @@ inline constexpr Shape kShapes[] = {Shape::kContiguous, Shape::kStrided64K, Shap
 class ScatteredBuffer {
  public:
   ScatteredBuffer(Shape shape, size_t bytes);
+  // What those that are made from now on lie in.
+  static void UseMemory(MemoryKind kind);
 
   absl::Span<const Segment> segments() const { return segments_; }
   size_t size() const { return size_; }

@@ -1,0 +1,121 @@
+#include "common/transport/shm/item_copy.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace quarry::transport::shm {
+namespace {
+
+constexpr size_t kMaxPieces = 256;  // of one call of a region
+
+absl::Status CheckInside(const Descriptor& descriptor, const Region& region) {
+  uint64_t end = 0;
+  if (descriptor.length == 0 || descriptor.count == 0 ||
+      __builtin_mul_overflow(descriptor.stride, uint64_t{descriptor.count} - 1, &end) ||
+      __builtin_add_overflow(end, descriptor.length, &end) || __builtin_add_overflow(end, descriptor.offset, &end) ||
+      end > region.bytes()) {
+    return absl::InvalidArgumentError(absl::StrCat("descriptor: pieces up to ", end, " of a region of ",
+                                                   region.bytes(), " bytes, or none"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+ItemCopy::Found ItemCopy::Open(const Transfer& transfer) {
+  entered_ = board_->Enter(transfer.id.request);
+  if (!entered_.has_value()) return board_->elsewhere() ? Found::kByStream : Found::kNotExposed;
+  transfer_ = &transfer;
+  runs_.clear();
+  run_ = run_moved_ = moved_ = 0;
+  status_ = board_->ReadItem(*entered_, transfer.id.item, &record_);
+  if (absl::IsNotFound(status_)) return Found::kNotExposed;
+  if (!status_.ok()) return Found::kMalformed;
+  if ((record_.flags & ItemRecord::kByStream) != 0) return Found::kByStream;
+  if (record_.bytes != transfer.bytes) return Found::kWrongSize;
+  std::vector<Descriptor> descriptors;
+  if (status_ = board_->ReadDescriptors(record_, &descriptors); !status_.ok()) return Found::kMalformed;
+  if (const Found found = BuildRuns(descriptors); found != Found::kHere) return found;
+  cursor_ = SegmentCursor(runs_[0].segments);
+  if (transfer.kind == Transfer::Kind::kRead) {
+    slot_ = {transfer.data, transfer.bytes, 0, 1};
+    verifier_.Start(absl::MakeConstSpan(&slot_, 1), {0, transfer.bytes, transfer.bytes}, {}, transfer.edge_sums,
+                    transfer.sums);
+  }
+  return Found::kHere;
+}
+
+ItemCopy::Found ItemCopy::BuildRuns(const std::vector<Descriptor>& descriptors) {
+  size_t total = 0;
+  for (const Descriptor& descriptor : descriptors) {
+    if (runs_.empty() || runs_.back().region->key() != descriptor.region) {
+      auto region = regions_->Find(descriptor.region);
+      if (region == nullptr) return Found::kRegionGone;
+      runs_.push_back({std::move(region), {}, 0});
+    }
+    Run& run = runs_.back();
+    if (status_ = CheckInside(descriptor, *run.region); !status_.ok()) return Found::kMalformed;
+    // Cannot overflow: the pieces may overlap, but each lies in a region.
+    uint64_t bytes = 0;
+    if (__builtin_mul_overflow(descriptor.length, uint64_t{descriptor.count}, &bytes) ||
+        bytes > transfer_->bytes - total) {
+      status_ = absl::InvalidArgumentError("descriptors: more bytes than the item has");
+      return Found::kMalformed;
+    }
+    run.segments.push_back(
+        {run.region->base() + descriptor.offset, descriptor.length, descriptor.stride, descriptor.count});
+    run.bytes += bytes;
+    total += bytes;
+  }
+  if (total == transfer_->bytes) return Found::kHere;
+  status_ = absl::InvalidArgumentError("descriptors: fewer bytes than the item has");
+  return Found::kMalformed;
+}
+
+ItemCopy::Progress ItemCopy::Step(size_t bytes) {
+  if (board_->Withdrawn(*entered_)) return Progress::kTakenBack;
+  Run& run = runs_[run_];
+  Gate gate = board_->region_gate(run.region->key());
+  if (!gate.Enter(run.region->key())) return Progress::kTakenBack;
+  const Progress progress = StepInRun(run, std::min(bytes, run.bytes - run_moved_));
+  gate.Leave();
+  if (progress != Progress::kMore) return progress;
+  if (run_moved_ == run.bytes) {
+    run_moved_ = 0;
+    if (++run_ < runs_.size()) cursor_ = SegmentCursor(runs_[run_].segments);
+  }
+  return moved_ == transfer_->bytes ? Progress::kDone : Progress::kMore;
+}
+
+ItemCopy::Progress ItemCopy::StepInRun(Run& run, size_t bytes) {
+  const bool write = transfer_->kind == Transfer::Kind::kWrite;
+  for (size_t left = bytes; left > 0;) {
+    // What is read is summed while it is in the cache.
+    const size_t part = write ? left : std::min(left, kChunkBytes - moved_ % kChunkBytes);
+    iovec pieces[kMaxPieces];
+    size_t covered = 0;
+    const size_t count = cursor_.Peek(pieces, kMaxPieces, part, &covered);
+    const auto span = absl::MakeConstSpan(pieces, count);
+    std::byte* here = transfer_->data + moved_;
+    status_ = write ? run.region->CopyTo(span, here) : run.region->CopyFrom(span, here);
+    if (!status_.ok()) return Progress::kBroken;
+    cursor_.Advance(covered);
+    moved_ += covered;
+    run_moved_ += covered;
+    left -= covered;
+    if (!write) verifier_.Advance(moved_);
+  }
+  return Progress::kMore;
+}
+
+bool ItemCopy::Close() {
+  if (!entered_.has_value()) return false;
+  const bool told = board_->Leave(*entered_);
+  entered_.reset();
+  runs_.clear();
+  return told;
+}
+
+}  // namespace quarry::transport::shm

@@ -1,0 +1,351 @@
+#include "common/transport/shm/server_stream.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/clock.h"
+#include "common/random.h"
+
+namespace quarry::transport::shm {
+namespace {
+
+bool IsLate(const Transfer& transfer) {
+  return transfer.deadline_ns != 0 && Clock::Real()->NowNs() > transfer.deadline_ns;
+}
+
+}  // namespace
+
+ServerStream::ServerStream(UniqueFd fd, EventLoop* loop, std::shared_ptr<ServerShared> shared, bool first)
+    : loop_(loop), shared_(std::move(shared)), first_(first), stream_(std::move(fd), loop, this) {}
+
+void ServerStream::Start(std::unique_ptr<Transfer> transfer) {
+  {
+    std::unique_lock lock(mutex_);
+    if (closed_) {
+      lock.unlock();
+      transfer->Finish(TransferStatus::kClosed);
+      return;
+    }
+    queued_bytes_.fetch_add(transfer->bytes, std::memory_order_relaxed);
+    inbox_.push_back(std::move(transfer));
+  }
+  PostWork();
+}
+
+void ServerStream::PostWork() {
+  {
+    std::lock_guard lock(mutex_);
+    if (std::exchange(work_posted_, true)) return;
+  }
+  loop_->Post([self = shared_from_this()] {
+    {
+      std::lock_guard lock(self->mutex_);
+      self->work_posted_ = false;
+    }
+    self->Work();
+  });
+}
+
+void ServerStream::PostOpen() {
+  loop_->Post([self = shared_from_this()] {
+    {
+      std::lock_guard lock(self->mutex_);
+      if (self->closed_) return;  // Close came first
+    }
+    if (self->first_) {
+      self->nonce_ = SecureRandomBytes(kNonceBytes);
+      self->stream_.Send({.type = MessageType::kChallenge, .body = self->nonce_});
+    }
+    self->stream_.Open();
+  });
+}
+
+void ServerStream::PostCancel(uint64_t request) {
+  loop_->Post([self = shared_from_this(), request] { self->Cancel(request); });
+}
+
+void ServerStream::PostClose() {
+  loop_->Post([self = shared_from_this()] { self->Close(); });
+}
+
+void ServerStream::TakeInbox() {
+  std::vector<std::unique_ptr<Transfer>> taken;
+  {
+    std::lock_guard lock(mutex_);
+    taken.swap(inbox_);
+  }
+  for (auto& transfer : taken) queue_.push_back(std::move(transfer));
+}
+
+void ServerStream::Work() {
+  if (!stream_.open()) return;
+  WarmNewRegions();
+  TakeInbox();
+  for (size_t budget = kBudgetBytes; budget > 0;) {
+    if (active_ != nullptr) {
+      MoveOn(&budget);
+    } else if (!BeginNext()) {
+      break;
+    }
+    if (!stream_.open()) return;
+  }
+  stream_.Flush();
+  if (!stream_.open()) return;
+  const bool more = active_ != nullptr || !queue_.empty() || !summed_.empty();
+  if ((more && stream_.unsent_bytes() <= kMaxUnsentBytes) || !new_regions_.empty()) PostWork();
+}
+
+bool ServerStream::BeginNext() {
+  if (stream_.unsent_bytes() > kMaxUnsentBytes) return false;
+  // Sums are asked for ahead, so that the client sums while this end copies.
+  auto& from = !queue_.empty() && (summed_.empty() || queue_.front()->kind == Transfer::Kind::kRead) ? queue_ : summed_;
+  if (from.empty()) return false;
+  std::unique_ptr<Transfer> transfer = std::move(from.front());
+  from.pop_front();
+  if (&from == &summed_) {
+    active_ = std::move(transfer);
+    copy_ = std::make_unique<ItemCopy>(shared_->board.get(), &shared_->regions);
+    if (copy_->Open(*active_) != ItemCopy::Found::kHere) EndActive(ItemCopy::Progress::kTakenBack);
+  } else {
+    Begin(std::move(transfer));
+  }
+  return true;
+}
+
+void ServerStream::Begin(std::unique_ptr<Transfer> transfer) {
+  if (IsLate(*transfer)) return Finish(std::move(transfer), TransferStatus::kCancelled);
+  if (shared_->board == nullptr) return Finish(std::move(transfer), TransferStatus::kCancelled);
+  const bool write = transfer->kind == Transfer::Kind::kWrite;
+  active_ = std::move(transfer);
+  copy_ = std::make_unique<ItemCopy>(shared_->board.get(), &shared_->regions);
+  const ItemCopy::Found found = copy_->Open(*active_);
+  if (found == ItemCopy::Found::kByStream) {
+    CloseCopy(active_->id.request);
+    queued_bytes_.fetch_sub(active_->bytes, std::memory_order_relaxed);
+    shared_->by_stream->Start(std::move(active_));
+    return;
+  }
+  if (found == ItemCopy::Found::kMalformed) return Break(copy_->status());
+  if (!active_->Prepare()) {
+    CloseCopy(active_->id.request);
+    return Finish(std::move(active_), TransferStatus::kChecksum);
+  }
+  switch (found) {
+    case ItemCopy::Found::kHere:
+      if (!write && copy_->checksum()) AskForSum();
+      return;
+    case ItemCopy::Found::kWrongSize:
+      CloseCopy(active_->id.request);
+      // The client is told what it could see for itself over a wire.
+      if (write) stream_.Send({.type = MessageType::kWrongSize, .id = active_->id});
+      return Finish(std::move(active_), write ? TransferStatus::kOk : TransferStatus::kWrongSize);
+    default:
+      return EndActive(ItemCopy::Progress::kTakenBack);
+  }
+}
+
+// Of the active read: it is not touched while the client sums it.
+void ServerStream::AskForSum() {
+  const ItemId id = active_->id;
+  CloseCopy(id.request);
+  if (asked_.contains(id)) {  // twice at once: answers could not be told apart
+    return Finish(std::move(active_), TransferStatus::kCancelled);
+  }
+  asked_.emplace(id, std::move(active_));
+  stream_.Send({.type = MessageType::kSum, .id = id});
+}
+
+void ServerStream::MoveOn(size_t* budget) {
+  const size_t before = copy_->moved();
+  const ItemCopy::Progress progress = copy_->Step(std::min(*budget, kStepBytes));
+  *budget -= std::min(*budget, std::max<size_t>(copy_->moved() - before, 1));
+  if (progress != ItemCopy::Progress::kMore) EndActive(progress);
+}
+
+void ServerStream::EndActive(ItemCopy::Progress progress) {
+  if (progress == ItemCopy::Progress::kBroken) return Break(copy_->status());
+  const ItemId id = active_->id;
+  const bool checksum = copy_->checksum();
+  CloseCopy(id.request);
+  if (progress != ItemCopy::Progress::kDone) return Finish(std::move(active_), TransferStatus::kCancelled);
+  if (active_->kind == Transfer::Kind::kWrite) {
+    SendWritten(*active_, checksum);
+  } else {
+    stream_.Send({.type = MessageType::kRead, .id = id});
+  }
+  Finish(std::move(active_), TransferStatus::kOk);
+}
+
+void ServerStream::CloseCopy(uint64_t request) {
+  if (copy_->Close()) stream_.Send({.type = MessageType::kReleased, .id = {request, 0}});
+}
+
+void ServerStream::SendWritten(const Transfer& transfer, bool with_sums) {
+  tcp::ItemMeta meta{.root = transfer.root,
+                     .range = {transfer.offset, transfer.bytes, transfer.payload_bytes},
+                     .edge_sums = {transfer.edge_sums[0], transfer.edge_sums[1]},
+                     .sums = {}};
+  if (with_sums) meta.sums = absl::MakeConstSpan(transfer.sums, ChunkCount(transfer.payload_bytes));
+  meta_.clear();
+  tcp::EncodeMeta(meta, &meta_);
+  stream_.Send({.type = MessageType::kWritten, .id = transfer.id, .body = meta_});
+}
+
+void ServerStream::Finish(std::unique_ptr<Transfer> transfer, TransferStatus status) {
+  queued_bytes_.fetch_sub(transfer->bytes, std::memory_order_relaxed);
+  transfer->Finish(status);
+}
+
+void ServerStream::Cancel(uint64_t request) {
+  TakeInbox();
+  if (active_ != nullptr && active_->id.request == request) EndActive(ItemCopy::Progress::kTakenBack);
+  std::vector<std::unique_ptr<Transfer>> ended;
+  for (auto* from : {&queue_, &summed_}) {
+    for (auto& transfer : *from) {
+      if (transfer->id.request == request) ended.push_back(std::move(transfer));
+    }
+    std::erase(*from, nullptr);
+  }
+  for (auto it = asked_.begin(); it != asked_.end();) {
+    const auto next = std::next(it);
+    if (it->first.request == request) ended.push_back(std::move(asked_.extract(it).mapped()));
+    it = next;
+  }
+  for (auto& transfer : ended) Finish(std::move(transfer), TransferStatus::kCancelled);
+  // What this stream has handed over is there already.
+  shared_->by_stream->Cancel(request);
+  Work();
+}
+
+void ServerStream::Close() {
+  // What the client waits to hear goes out first.
+  if (copy_ != nullptr && active_ != nullptr) CloseCopy(active_->id.request);
+  stream_.Flush();
+  stream_.Close();
+  FinishAll(TransferStatus::kClosed);
+}
+
+void ServerStream::Break(const absl::Status& status) {
+  Close();
+  shared_->on_closed(status);
+}
+
+void ServerStream::OnStreamBroken(const absl::Status& status) {
+  if (copy_ != nullptr) copy_->Close();
+  FinishAll(TransferStatus::kClosed);
+  shared_->on_closed(status);
+}
+
+void ServerStream::FinishAll(TransferStatus status) {
+  std::vector<std::unique_ptr<Transfer>> ended;
+  {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+    ended.swap(inbox_);
+  }
+  if (active_ != nullptr) ended.push_back(std::move(active_));
+  for (auto* from : {&queue_, &summed_}) {
+    for (auto& transfer : *from) ended.push_back(std::move(transfer));
+    from->clear();
+  }
+  for (auto& [id, transfer] : asked_) ended.push_back(std::move(transfer));
+  asked_.clear();
+  new_regions_.clear();
+  for (auto& transfer : ended) Finish(std::move(transfer), status);
+}
+
+absl::Status ServerStream::OnMessage(const Message& message, std::deque<UniqueFd>* fds) {
+  switch (message.type) {
+    case MessageType::kBoard:
+      return OnBoard(message, fds);
+    case MessageType::kRegion:
+      return OnRegion(message, fds);
+    case MessageType::kUnregion:
+      shared_->regions.Remove(message.id.item);
+      return absl::OkStatus();
+    case MessageType::kSummed:
+      OnSummed(message.id, message.values[0]);
+      return absl::OkStatus();
+    case MessageType::kAbsent:
+      OnAbsent(message.id);
+      return absl::OkStatus();
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("message type: a client sent ", static_cast<uint32_t>(message.type)));
+  }
+}
+
+absl::Status ServerStream::OnBoard(const Message& message, std::deque<UniqueFd>* fds) {
+  if (!first_ || shared_->board != nullptr) return absl::InvalidArgumentError("a second board");
+  if (fds->size() != 2) return absl::InvalidArgumentError("a board comes with two descriptors");
+  UniqueFd gates = std::move((*fds)[0]);
+  UniqueFd items = std::move((*fds)[1]);
+  fds->clear();
+  auto board = ServerBoard::Create(std::move(gates), std::move(items));
+  if (!board.ok()) return board.status();
+  shared_->board = *std::move(board);
+  const absl::Status probe = shared_->peer.Probe(message.values[0], nonce_);
+  shared_->reaches_process = probe.ok();
+  shared_->ready.store(true, std::memory_order_release);
+  stream_.Send({.type = MessageType::kReady, .flag = probe.ok(), .body = absl::string_view(probe.message())});
+  return absl::OkStatus();
+}
+
+absl::Status ServerStream::OnRegion(const Message& message, std::deque<UniqueFd>* fds) {
+  RegionClaim claim;
+  claim.kind = static_cast<RegionKind>(message.flag);
+  claim.key = message.id.item;
+  claim.base = message.values[0];
+  claim.bytes = message.values[1];
+  claim.file_offset = message.values[2];
+  UniqueFd file;
+  if (claim.kind != RegionKind::kProcess) {
+    if (fds->empty()) return absl::InvalidArgumentError("a region of a file comes with a descriptor");
+    file = std::move(fds->front());
+    fds->pop_front();
+  }
+  if (shared_->board == nullptr) return absl::InvalidArgumentError("a region before the board");
+  if (new_regions_.size() >= kMaxNewRegions) {
+    return absl::InvalidArgumentError(absl::StrCat("more than ", kMaxNewRegions, " regions wait for their answers"));
+  }
+  absl::Status status;
+  if (claim.kind == RegionKind::kProcess && !shared_->reaches_process) {
+    status = absl::PermissionDeniedError("the client's memory cannot be reached");
+  } else if (auto region = Region::Create(claim, std::move(file), &shared_->peer); region.ok()) {
+    new_regions_.push_back(*std::move(region));
+    return absl::OkStatus();  // answered when it is warm
+  } else {
+    status = region.status();
+  }
+  ReplyToRegion(claim.key, status);
+  return absl::OkStatus();
+}
+
+// A part at a time: mapping a large region takes a while.
+void ServerStream::WarmNewRegions() {
+  if (new_regions_.empty() || new_regions_.front()->Warm(kWarmBytes)) return;
+  const std::shared_ptr<Region> region = std::move(new_regions_.front());
+  new_regions_.pop_front();
+  ReplyToRegion(region->key(), shared_->regions.Add(region));
+}
+
+void ServerStream::ReplyToRegion(uint32_t key, const absl::Status& status) {
+  stream_.Send({.type = MessageType::kRegionReply,
+                .flag = status.ok(),
+                .id = {0, key},
+                .body = absl::string_view(status.message())});
+}
+
+void ServerStream::OnSummed(ItemId id, uint64_t root) {
+  auto node = asked_.extract(id);
+  if (node.empty()) return;  // cancelled meanwhile
+  node.mapped()->root = root;
+  summed_.push_back(std::move(node.mapped()));
+}
+
+void ServerStream::OnAbsent(ItemId id) {
+  if (auto node = asked_.extract(id); !node.empty()) Finish(std::move(node.mapped()), TransferStatus::kCancelled);
+}
+
+}  // namespace quarry::transport::shm

@@ -1,0 +1,112 @@
+// One shared-memory stream at the server: copies between slots and the client's memory on
+// its loop's thread.
+#ifndef QUARRY_COMMON_TRANSPORT_SHM_SERVER_STREAM_H_
+#define QUARRY_COMMON_TRANSPORT_SHM_SERVER_STREAM_H_
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "common/transport/shm/board.h"
+#include "common/transport/shm/item_copy.h"
+#include "common/transport/shm/peer.h"
+#include "common/transport/shm/region_table.h"
+#include "common/transport/shm/stream.h"
+#include "common/transport/tcp/server_stream.h"
+#include "common/transport/transport.h"
+
+namespace quarry::transport::shm {
+
+// What the streams of one session share.
+struct ServerShared {
+  std::function<void(absl::Status)> on_closed;  // any thread; heeds the first call
+  // Moves what cannot be reached from here; outlives the streams' use of it.
+  ServerChannel* by_stream = nullptr;
+  RegionTable regions;
+  Peer peer;  // constant once the first stream is there
+  // Set once by the first stream, before `ready`.
+  std::unique_ptr<ServerBoard> board;
+  bool reaches_process = false;
+  std::atomic<bool> ready{false};  // transfers may come
+};
+
+class ServerStream : public MessageSink, public std::enable_shared_from_this<ServerStream> {
+ public:
+  // `first`: it greets the client and takes its board.
+  ServerStream(UniqueFd fd, EventLoop* loop, std::shared_ptr<ServerShared> shared, bool first);
+
+  // Any thread.
+  void Start(std::unique_ptr<Transfer> transfer);
+  void PostOpen();
+  void PostCancel(uint64_t request);
+  void PostClose();
+  uint64_t queued_bytes() const { return queued_bytes_.load(std::memory_order_relaxed); }
+
+ private:
+  // What moves before other work of the loop has its turn, and between two looks at whether
+  // it still should.
+  static constexpr size_t kBudgetBytes = 1 << 20;
+  static constexpr size_t kStepBytes = 256 << 10;
+  static constexpr size_t kWarmBytes = 32 << 20;
+  // A client that does not read is given no more to read.
+  static constexpr size_t kMaxUnsentBytes = 1 << 20;
+  static constexpr size_t kMaxNewRegions = 64;
+
+  // The rest on the loop's thread.
+  void Work();
+  void PostWork();
+  void TakeInbox();
+  // Begins the next transfer. False: there is none, or it must wait.
+  bool BeginNext();
+  void Begin(std::unique_ptr<Transfer> transfer);
+  void AskForSum();
+  void MoveOn(size_t* budget);
+  void EndActive(ItemCopy::Progress progress);
+  void CloseCopy(uint64_t request);
+  void Cancel(uint64_t request);
+  void Close();
+  void Break(const absl::Status& status);
+  void FinishAll(TransferStatus status);
+  void Finish(std::unique_ptr<Transfer> transfer, TransferStatus status);
+  void SendWritten(const Transfer& transfer, bool with_sums);
+
+  absl::Status OnMessage(const Message& message, std::deque<UniqueFd>* fds) override;
+  void OnRoundEnd() override { Work(); }
+  void OnDrained() override { PostWork(); }
+  void OnStreamBroken(const absl::Status& status) override;
+  absl::Status OnBoard(const Message& message, std::deque<UniqueFd>* fds);
+  absl::Status OnRegion(const Message& message, std::deque<UniqueFd>* fds);
+  void WarmNewRegions();
+  void ReplyToRegion(uint32_t key, const absl::Status& status);
+  void OnSummed(ItemId id, uint64_t root);
+  void OnAbsent(ItemId id);
+
+  EventLoop* const loop_;
+  const std::shared_ptr<ServerShared> shared_;
+  const bool first_;
+  std::string nonce_;
+  std::atomic<uint64_t> queued_bytes_{0};
+
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Transfer>> inbox_;  // guarded by mutex_
+  bool work_posted_ = false;                      // guarded by mutex_
+  bool closed_ = false;                           // guarded by mutex_
+
+  std::deque<std::unique_ptr<Transfer>> queue_;
+  std::deque<std::unique_ptr<Transfer>> summed_;  // reads that may be copied
+  std::unordered_map<ItemId, std::unique_ptr<Transfer>, tcp::ItemIdHash> asked_;
+  std::unique_ptr<Transfer> active_;
+  std::unique_ptr<ItemCopy> copy_;
+  std::deque<std::shared_ptr<Region>> new_regions_;
+  std::string meta_;
+  Stream stream_;
+};
+
+}  // namespace quarry::transport::shm
+
+#endif  // QUARRY_COMMON_TRANSPORT_SHM_SERVER_STREAM_H_
