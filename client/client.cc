@@ -50,7 +50,11 @@ MemoryRegion::~MemoryRegion() {
 
 absl::StatusOr<MemoryRegion> ClientImpl::RegisterMemory(MemoryRange range) {
   if (absl::Status status = CheckOwner(); !status.ok()) return status;
-  if (absl::Status status = memory_.Add(range); !status.ok()) return status;
+  {
+    std::lock_guard lock(memory_mutex_);
+    if (absl::Status status = memory_.Add(range); !status.ok()) return status;
+    if (const auto session = SessionInForce(); session != nullptr) RegisterIn(session.get(), range);
+  }
   MemoryRegion region;
   region.client_ = shared_from_this();
   region.range_ = range;
@@ -81,6 +85,8 @@ absl::StatusOr<Namespace> Client::OpenNamespace(absl::string_view name, const Mo
 absl::StatusOr<MemoryRegion> Client::RegisterMemory(void* base, size_t bytes) {
   return impl_->RegisterMemory({static_cast<std::byte*>(base), bytes});
 }
+
+absl::StatusOr<SharedMemory> Client::AllocateShared(size_t bytes) { return impl_->AllocateShared(bytes); }
 
 absl::StatusOr<OperationId> Client::MatchAsync(const Namespace& ns, absl::Span<const Chain> chains,
                                                const MatchOptions& options, CompletionQueue* queue,

@@ -124,7 +124,9 @@ absl::Status ClientImpl::TryConnect() {
   auto opened = Session::Open(options_, std::move(context), deadline_ns, &dial_interrupt_);
   absl::Status status = opened.ok() ? ReopenNamespaces(opened->get(), deadline_ns) : opened.status();
   if (status.ok()) {
-    LogTransport();
+    LogTransport((*opened)->transport());
+    std::lock_guard memory_lock(memory_mutex_);
+    for (const MemoryRange& range : *memory_.Snapshot()) RegisterIn(opened->get(), range);
     std::lock_guard lock(mutex_);
     if (stopping_) {
       status = why_disconnected_;
@@ -139,10 +141,32 @@ absl::Status ClientImpl::TryConnect() {
   return status;
 }
 
-void ClientImpl::LogTransport() {
-  const TransportChoice choice = ChooseTransport(options_);
-  if (choice.why.empty() || !options_.log || std::exchange(transport_logged_, true)) return;
-  options_.log(absl::StrCat("transport ", choice.name, " to ", options_.server, ", because ", choice.why));
+void ClientImpl::Log(const std::string& line) {
+  std::lock_guard lock(log_mutex_);
+  if (options_.log) options_.log(line);
+}
+
+void ClientImpl::LogTransport(const TransportChoice& choice) {
+  if (options_.transport != "auto" || std::exchange(transport_logged_, true)) return;
+  Log(absl::StrCat("transport ", choice.name, " to ", options_.server, ", because ", choice.why));
+}
+
+std::shared_ptr<Session> ClientImpl::SessionInForce() const {
+  std::lock_guard lock(mutex_);
+  return session_;
+}
+
+void ClientImpl::RegisterIn(Session* session, MemoryRange range) {
+  const absl::Status status = session->RegisterMemory(range);
+  if (status.ok() || session->broken() || std::exchange(unreachable_logged_, true)) return;
+  Log(absl::StrCat("registered memory of ", range.bytes, " bytes moves over TCP, because ",
+                   absl::string_view(status.message())));
+}
+
+void ClientImpl::UnregisterMemory(MemoryRange range) {
+  std::lock_guard lock(memory_mutex_);
+  memory_.Remove(range);
+  if (const auto session = SessionInForce(); session != nullptr) session->UnregisterMemory(range);
 }
 
 void ClientImpl::OnSessionBroken(uint32_t number) {

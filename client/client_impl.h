@@ -42,7 +42,8 @@ class ClientImpl : public std::enable_shared_from_this<ClientImpl> {
   absl::StatusOr<Namespace> OpenNamespace(absl::string_view name, const ModelSpec& spec,
                                           const NamespaceOptions& options);
   absl::StatusOr<MemoryRegion> RegisterMemory(MemoryRange range);
-  void UnregisterMemory(MemoryRange range) { memory_.Remove(range); }
+  absl::StatusOr<SharedMemory> AllocateShared(size_t bytes);
+  void UnregisterMemory(MemoryRange range);
 
   // Whether the caller waits for the operation as soon as it has begun.
   enum class Caller : uint8_t { kGoesOn, kWaits };
@@ -98,7 +99,11 @@ class ClientImpl : public std::enable_shared_from_this<ClientImpl> {
   absl::Status Connect();
   absl::Status TryConnect();
   // Says which transport was picked, the first time.
-  void LogTransport();
+  void LogTransport(const TransportChoice& choice);
+  void Log(const std::string& line);
+  // With memory_mutex_ held.
+  void RegisterIn(Session* session, MemoryRange range);
+  std::shared_ptr<Session> SessionInForce() const;
   absl::Status ReopenNamespaces(Session* session, int64_t deadline_ns);
   absl::StatusOr<std::shared_ptr<Namespace::State>> OpenIn(Session* session, uint32_t deadline_ms,
                                                            absl::string_view name, const ModelSpec& spec,
@@ -116,6 +121,11 @@ class ClientImpl : public std::enable_shared_from_this<ClientImpl> {
   std::vector<std::unique_ptr<EventLoop>> loops_;
   DialInterrupt dial_interrupt_;
   bool transport_logged_ = false;  // only while connecting, by one thread at a time
+  std::mutex log_mutex_;           // one line at a time
+  // Held while what is registered changes, here and at the node, and until a new session that
+  // knows it is in force.
+  std::mutex memory_mutex_;
+  bool unreachable_logged_ = false;  // guarded by memory_mutex_
 
   mutable std::mutex mutex_;
   // The rest but the reconnector is guarded by mutex_.

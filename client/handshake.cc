@@ -114,14 +114,16 @@ absl::StatusOr<Greeting> OpenControlStream(const std::string& server, absl::stri
   }
   greeting.session = std::string(reply->session);
   greeting.limits = reply->limits;
+  greeting.socket = std::string(reply->socket);
   greeting.minor = reply->minor;
   return greeting;
 }
 
-absl::StatusOr<UniqueFd> OpenDataStream(const std::string& server, absl::string_view session, int64_t deadline_ns,
-                                        DialInterrupt* interrupt) {
+absl::StatusOr<UniqueFd> OpenDataStream(const std::string& server, absl::string_view session, uint32_t shared_memory,
+                                        int64_t deadline_ns, DialInterrupt* interrupt) {
   wire::DataHello hello;
   hello.session = session;
+  hello.shared_memory = shared_memory;
   UniqueFd fd;
   std::string buffer;
   const auto reply = Greet(server, {1, hello}, deadline_ns, interrupt, &fd, &buffer);

@@ -22,6 +22,7 @@ struct Greeting {
   UniqueFd control;
   std::string session;  // what a data stream shows to join
   wire::Limits limits;
+  std::string socket;  // the node's Unix socket, if it is on this host
   uint32_t minor = 0;  // the version in force
 };
 
@@ -29,9 +30,9 @@ struct Greeting {
 // differ. Deadlines by Clock::Real; `interrupt` ends it sooner.
 absl::StatusOr<Greeting> OpenControlStream(const std::string& server, absl::string_view client_name,
                                            int64_t deadline_ns, DialInterrupt* interrupt);
-// Dials and joins the session.
-absl::StatusOr<UniqueFd> OpenDataStream(const std::string& server, absl::string_view session, int64_t deadline_ns,
-                                        DialInterrupt* interrupt);
+// Dials and joins the session. `shared_memory` as in DataHello.
+absl::StatusOr<UniqueFd> OpenDataStream(const std::string& server, absl::string_view session, uint32_t shared_memory,
+                                        int64_t deadline_ns, DialInterrupt* interrupt);
 
 }  // namespace quarry
 

@@ -26,8 +26,8 @@ absl::Status CheckServer(const std::string& server) {
 
 absl::Status Validate(const ClientOptions& options) {
   constexpr uint32_t kMost = UINT32_MAX;
-  if (options.transport != "auto" && options.transport != "tcp") {
-    return absl::InvalidArgumentError(absl::StrCat("transport: 'auto' or 'tcp', got '", options.transport, "'"));
+  if (options.transport != "auto" && options.transport != "tcp" && options.transport != "shm") {
+    return absl::InvalidArgumentError(absl::StrCat("transport: 'auto', 'tcp' or 'shm', got '", options.transport, "'"));
   }
   for (absl::Status status : {
            CheckServer(options.server),
@@ -42,11 +42,6 @@ absl::Status Validate(const ClientOptions& options) {
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
-}
-
-TransportChoice ChooseTransport(const ClientOptions& options) {
-  if (options.transport != "auto") return {options.transport, ""};
-  return {"tcp", "this version has no other"};
 }
 
 std::string ChosenClientName(const ClientOptions& options) {

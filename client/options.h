@@ -16,13 +16,6 @@ inline constexpr size_t kMaxClientNameBytes = 256;
 // OK, or InvalidArgument that names the first bad field and its bound.
 absl::Status Validate(const ClientOptions& options);
 
-struct TransportChoice {
-  std::string name;
-  std::string why;  // completes "because ..."; empty when it was named
-};
-// The transport that "auto" stands for, or the one that was named.
-TransportChoice ChooseTransport(const ClientOptions& options);
-
 // client_name, or where that is empty the name of the running program.
 std::string ChosenClientName(const ClientOptions& options);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/handshake.h"
 #include "client/options.h"
@@ -9,6 +10,32 @@
 #include "common/transport/registry.h"
 
 namespace quarry {
+namespace {
+
+// Streams over the node's Unix socket that join the session for shared memory. None: `why_not`
+// says what keeps it from working. The session's secret makes sure that whoever listens there is
+// the node that greeted.
+std::vector<UniqueFd> OpenSharedStreams(const ClientOptions& options, const Greeting& greeting, uint32_t count,
+                                        int64_t deadline_ns, DialInterrupt* interrupt, std::string* why_not) {
+  if (greeting.socket.empty()) {
+    *why_not = "the node is on another host, or has no Unix socket";
+    return {};
+  }
+  const std::string address =
+      absl::StartsWith(options.server, "unix:") ? options.server : absl::StrCat("unix:", greeting.socket);
+  std::vector<UniqueFd> streams;
+  for (uint32_t i = 0; i < count; ++i) {
+    auto stream = OpenDataStream(address, greeting.session, /*shared_memory=*/i == 0 ? 1 : 2, deadline_ns, interrupt);
+    if (!stream.ok()) {
+      *why_not = std::string(stream.status().message());
+      return {};
+    }
+    streams.push_back(*std::move(stream));
+  }
+  return streams;
+}
+
+}  // namespace
 
 Session::Session(SessionContext context, wire::Limits limits) : context_(std::move(context)), limits_(limits) {}
 
@@ -18,25 +45,45 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Open(const ClientOptions& opti
                                                        int64_t deadline_ns, DialInterrupt* interrupt) {
   auto greeting = OpenControlStream(options.server, ChosenClientName(options), deadline_ns, interrupt);
   if (!greeting.ok()) return greeting.status();
+  const uint32_t most = std::max(greeting->limits.max_data_streams, 1u);
+  std::string why_not;
+  std::vector<UniqueFd> shared;
+  if (options.transport != "tcp") {
+    shared = OpenSharedStreams(options, *greeting, std::min(options.data_streams, std::max(most / 2, 1u)), deadline_ns,
+                               interrupt, &why_not);
+  }
   std::vector<UniqueFd> data;
-  const uint32_t streams = std::min(options.data_streams, std::max(greeting->limits.max_data_streams, 1u));
-  for (uint32_t i = 0; i < streams; ++i) {
-    auto stream = OpenDataStream(options.server, greeting->session, deadline_ns, interrupt);
+  const auto left = most - std::min(most - 1, static_cast<uint32_t>(shared.size()));
+  for (uint32_t i = 0; i < std::min(options.data_streams, left); ++i) {
+    auto stream = OpenDataStream(options.server, greeting->session, /*shared_memory=*/0, deadline_ns, interrupt);
     if (!stream.ok()) return stream.status();
     data.push_back(std::move(*stream));
   }
   std::shared_ptr<Session> session(new Session(std::move(context), greeting->limits));
-  absl::Status status = session->Connect(options, std::move(greeting->control), std::move(data));
+  session->transport_.why = std::move(why_not);
+  absl::Status status = session->Connect(std::move(greeting->control), std::move(data), std::move(shared), deadline_ns);
   if (!status.ok()) return status;
+  if (options.transport == "shm" && session->transport_.name != "shm") {
+    session->Dispose(absl::CancelledError("another transport was wanted"));
+    return absl::FailedPreconditionError(absl::StrCat("transport shm: ", session->transport_.why));
+  }
   return session;
 }
 
-absl::Status Session::Connect(const ClientOptions& options, UniqueFd control, std::vector<UniqueFd> data) {
-  transport::ClientChannelContext channel;
-  for (size_t i = 0; i < data.size(); ++i) {
+std::vector<transport::JoinedStream> Session::Joined(std::vector<UniqueFd> streams) const {
+  std::vector<transport::JoinedStream> joined;
+  for (size_t i = 0; i < streams.size(); ++i) {
     // Beginning after the control stream's loop, which they leave alone where they can.
-    channel.streams.push_back({data[i].release(), context_.loops[(i + 1) % context_.loops.size()]});
+    joined.push_back({streams[i].release(), context_.loops[(i + 1) % context_.loops.size()]});
   }
+  return joined;
+}
+
+absl::Status Session::Connect(UniqueFd control, std::vector<UniqueFd> data, std::vector<UniqueFd> shared,
+                              int64_t deadline_ns) {
+  transport::ClientChannelContext channel;
+  channel.streams = Joined(std::move(data));
+  channel.deadline_ns = deadline_ns;
   channel.on_closed = [weak = weak_from_this()](const absl::Status& why) {
     const auto self = weak.lock();
     if (self == nullptr) return;
@@ -46,11 +93,30 @@ absl::Status Session::Connect(const ClientOptions& options, UniqueFd control, st
   };
   ControlStream::Listener* const listener = this;
   control_ = std::make_shared<ControlStream>(std::move(control), loop(), listener);
-  auto made = transport::MakeClientChannel(ChooseTransport(options).name, std::move(channel));
+  transport_.name = shared.empty() ? "tcp" : "shm";
+  absl::StatusOr<std::unique_ptr<transport::ClientChannel>> made = nullptr;
+  if (!shared.empty()) {
+    transport::ClientChannelContext with_shared = channel;
+    with_shared.shared_streams = Joined(std::move(shared));
+    made = transport::MakeClientChannel("shm", std::move(with_shared));
+    transport_.why = made.ok() ? "the node is on this host" : std::string(made.status().message());
+    if (!made.ok()) transport_.name = "tcp";
+  }
+  if (transport_.name == "tcp") made = transport::MakeClientChannel("tcp", std::move(channel));
   if (!made.ok()) return made.status();
   channel_ = std::move(*made);
   loop()->Run([this] { control_->Start(); });
   return absl::OkStatus();
+}
+
+absl::Status Session::RegisterMemory(MemoryRange range) {
+  std::lock_guard lock(memory_mutex_);
+  return channel_ != nullptr ? channel_->RegisterMemory(range) : why_broken();
+}
+
+void Session::UnregisterMemory(MemoryRange range) {
+  std::lock_guard lock(memory_mutex_);
+  if (channel_ != nullptr) channel_->UnregisterMemory(range);
 }
 
 bool Session::broken() const {
@@ -246,7 +312,10 @@ void Session::Dispose(const absl::Status& why) {
   loop()->Run([this, &why] { Break(why); });
   // Broken: nobody exposes or withdraws any more. Tasks that were posted before find no
   // operation.
-  channel_.reset();
+  {
+    std::lock_guard lock(memory_mutex_);
+    channel_.reset();
+  }
   loop()->Run([this] {
     while (!held_.empty()) ReleaseHeld(held_.begin()->first);
   });

@@ -24,6 +24,7 @@
 #include "client/reply_operation.h"
 #include "common/net/event_loop.h"
 #include "common/session/messages.h"
+#include "common/transport/registry.h"
 #include "common/transport/transport.h"
 #include "quarry/client.h"
 
@@ -32,6 +33,11 @@ namespace quarry {
 // A server that reads nothing gets no more to read: beyond so much unsent, new operations
 // are refused.
 inline constexpr size_t kMaxOutgoingBytes = 8 << 20;
+
+struct TransportChoice {
+  std::string name;
+  std::string why;  // completes "because ..."
+};
 
 struct SessionContext {
   uint32_t number = 0;            // counts a client's sessions, from 1
@@ -46,7 +52,8 @@ struct SessionContext {
 // Thread-safe. Held by shared_ptr; Dispose before the last one goes.
 class Session : public OperationHost, private ControlStream::Listener, public std::enable_shared_from_this<Session> {
  public:
-  // Blocks until connected, interrupted, or the deadline (Clock::Real).
+  // Blocks until connected, interrupted, or the deadline (Clock::Real). FailedPrecondition: the
+  // transport that was named does not work.
   static absl::StatusOr<std::shared_ptr<Session>> Open(const ClientOptions& options, SessionContext context,
                                                        int64_t deadline_ns, DialInterrupt* interrupt);
   ~Session() override;
@@ -55,6 +62,11 @@ class Session : public OperationHost, private ControlStream::Listener, public st
   const wire::Limits& limits() const { return limits_; }
   bool broken() const;
   absl::Status why_broken() const;
+  const TransportChoice& transport() const { return transport_; }
+
+  // As ClientChannel's. Not on a loop's thread.
+  absl::Status RegisterMemory(MemoryRange range);
+  void UnregisterMemory(MemoryRange range);
 
   // Starts an operation: exposes its buffers, sends `message`. Not OK: nothing was begun
   // (Unavailable, ResourceExhausted). OK: the operation will end.
@@ -74,7 +86,8 @@ class Session : public OperationHost, private ControlStream::Listener, public st
 
  private:
   Session(SessionContext context, wire::Limits limits);
-  absl::Status Connect(const ClientOptions& options, UniqueFd control, std::vector<UniqueFd> data);
+  absl::Status Connect(UniqueFd control, std::vector<UniqueFd> data, std::vector<UniqueFd> shared, int64_t deadline_ns);
+  std::vector<transport::JoinedStream> Joined(std::vector<UniqueFd> streams) const;
 
   EventLoop* loop() const { return context_.loops.front(); }
   std::shared_ptr<Operation> Find(uint64_t id) const;
@@ -98,8 +111,10 @@ class Session : public OperationHost, private ControlStream::Listener, public st
 
   const SessionContext context_;
   const wire::Limits limits_;
+  TransportChoice transport_;  // constant once open
   std::shared_ptr<ControlStream> control_;
-  std::unique_ptr<transport::ClientChannel> channel_;
+  std::mutex memory_mutex_;                            // held while memory is registered, which may take a while
+  std::unique_ptr<transport::ClientChannel> channel_;  // reset with memory_mutex_ held
 
   // Loop only.
   std::unordered_map<uint64_t, std::shared_ptr<Operation>> held_;  // done, not released

@@ -285,6 +285,30 @@ void SetSocketBuffers(int fd, int send_bytes, int receive_bytes) {
   setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes);
 }
 
+bool IsUnixSocket(int fd) {
+  int domain = 0;
+  socklen_t length = sizeof domain;
+  return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 && domain == AF_UNIX;
+}
+
+bool IsWithinHost(int fd) {
+  sockaddr_storage peer{};
+  sockaddr_storage self{};
+  socklen_t peer_length = sizeof peer;
+  socklen_t self_length = sizeof self;
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_length) != 0 ||
+      getsockname(fd, reinterpret_cast<sockaddr*>(&self), &self_length) != 0) {
+    return false;
+  }
+  if (self.ss_family == AF_UNIX || IsLoopback(reinterpret_cast<const sockaddr*>(&self))) return true;
+  // A host that talks to itself has its own address at both ends.
+  if (self.ss_family == AF_INET) {
+    return reinterpret_cast<sockaddr_in&>(self).sin_addr.s_addr == reinterpret_cast<sockaddr_in&>(peer).sin_addr.s_addr;
+  }
+  return IN6_ARE_ADDR_EQUAL(&reinterpret_cast<sockaddr_in6&>(self).sin6_addr,
+                            &reinterpret_cast<sockaddr_in6&>(peer).sin6_addr);
+}
+
 void SetNoDelay(int fd) {
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);

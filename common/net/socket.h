@@ -63,6 +63,10 @@ absl::Status ReadExactly(int fd, void* data, size_t bytes, int64_t deadline_ns);
 void SetSocketBuffers(int fd, int send_bytes, int receive_bytes);
 void SetNoDelay(int fd);
 
+bool IsUnixSocket(int fd);
+// Whether the peer of a connection is on this host, as far as its address tells.
+bool IsWithinHost(int fd);
+
 absl::Status ErrnoStatus(int error, absl::string_view what);
 
 }  // namespace quarry

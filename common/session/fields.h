@@ -59,6 +59,7 @@ void Fields(auto& coder, Is<DataHello> auto& m) {
   coder.Field(1, m.major);
   coder.Field(2, m.minor);
   coder.Field(3, m.session);
+  coder.Field(4, m.shared_memory);
 }
 
 void Fields(auto& coder, Is<OpenNamespace> auto& m) {
@@ -170,6 +171,7 @@ void Fields(auto& coder, Is<HelloReply> auto& m) {
   coder.Field(3, m.session);
   coder.Field(4, m.limits);
   coder.Field(5, m.node);
+  coder.Field(6, m.socket);
 }
 
 void Fields(auto& coder, Is<NamespaceReply> auto& m) {

@@ -42,6 +42,7 @@ struct DataHello {
   uint32_t major = kMajorVersion;
   uint32_t minor = kMinorVersion;
   absl::string_view session;
+  uint32_t shared_memory = 0;
 };
 
 struct OpenNamespace {
@@ -170,6 +171,7 @@ struct HelloReply {
   absl::string_view session;
   Limits limits;
   absl::string_view node;
+  absl::string_view socket;
 };
 
 struct NamespaceReply {

@@ -79,6 +79,8 @@ class Transfer {
   // bytes of the first and the last touched chunk that are in the range.
   uint64_t edge_sums[2] = {0, 0};
   int64_t deadline_ns = 0;  // by Clock::Real(); 0: none. Not started after it.
+  // Set by the channel: it moved, or was about to move, within the client's memory itself.
+  bool shared_memory = false;
 };
 
 // The server's end towards one session. Thread-safe.

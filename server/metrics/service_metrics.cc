@@ -64,6 +64,8 @@ const char* Name(Via via) {
       return "tcp";
     case Via::kGrpc:
       return "grpc";
+    case Via::kShm:
+      return "shm";
   }
   return "";
 }

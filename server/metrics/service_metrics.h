@@ -78,8 +78,8 @@ struct TransferMetrics {
 };
 
 // What carries payload between the node and its clients.
-enum class Via : uint8_t { kTcp, kGrpc };
-inline constexpr int kVias = 2;
+enum class Via : uint8_t { kTcp, kGrpc, kShm };
+inline constexpr int kVias = 3;
 const char* Name(Via via);
 
 struct ServiceMetrics {

@@ -109,6 +109,7 @@ void Handshake::Interpret(const wire::ClientMessage& message, Result* result) {
   } else if (const auto* data = std::get_if<wire::DataHello>(&message.body)) {
     result->status = CheckVersion(data->major, data->minor);
     result->session = std::string(data->session);
+    result->shared_memory = data->shared_memory;
   } else {
     result->status = absl::FailedPreconditionError("the first message must be hello or data_hello");
   }

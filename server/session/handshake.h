@@ -25,12 +25,13 @@ class Handshake : public FdHandler {
     wire::MessageBuffer buffer;  // what came after the first message
     // One of the two, when fd is valid.
     bool is_control = false;
-    std::string client;      // control: the client's name
-    std::string credential;  // control
-    std::string session;     // data: the session that it joins
-    uint32_t minor = 0;      // the version in force
-    uint64_t request = 0;    // of the message, for the reply
-    absl::Status status;     // why there is no valid fd
+    std::string client;          // control: the client's name
+    std::string credential;      // control
+    std::string session;         // data: the session that it joins
+    uint32_t shared_memory = 0;  // data: DataHello.shared_memory
+    uint32_t minor = 0;          // the version in force
+    uint64_t request = 0;        // of the message, for the reply
+    absl::Status status;         // why there is no valid fd
   };
   Handshake(UniqueFd fd, EventLoop* loop, std::function<void(Handshake*, Result)> done);
   ~Handshake() override;

@@ -43,6 +43,7 @@ class Session : public std::enable_shared_from_this<Session> {
     uint32_t tenant_index = 0;
     std::string node;
     std::string view_digest;
+    std::string socket;  // as HelloReply says it
     // Called once when the session ends by itself.
     std::function<void(const std::shared_ptr<Session>&, absl::Status)> on_closed;
   };

@@ -201,7 +201,7 @@ void SessionServer::OpenSession(EventLoop* loop, Handshake::Result result) {
     session->loop()->Post([this, session, status] { OnSessionClosed(session, status); });
   };
   auto channel = transport::MakeServerChannel(
-      "tcp", {.on_closed = std::move(on_broken), .max_streams = service_->limits().max_data_streams});
+      "shm", {.on_closed = std::move(on_broken), .max_streams = service_->limits().max_data_streams});
   if (!channel.ok()) return refuse(SessionRefusal::kHandshake, channel.status());
 
   Session::Parts parts;
@@ -214,6 +214,7 @@ void SessionServer::OpenSession(EventLoop* loop, Handshake::Result result) {
   parts.tenant = std::string(kDefaultTenant);
   parts.node = options_.node_name;
   parts.view_digest = ViewDigest({options_.node_name});
+  if (IsWithinHost(result.fd.get())) parts.socket = options_.unix_socket_path;
   parts.on_closed = [this](const SessionPtr& session, const absl::Status& status) { OnSessionClosed(session, status); };
   SessionPtr session;
   {
@@ -251,10 +252,18 @@ void SessionServer::JoinDataStream(Handshake::Result result) {
                                                 "data streams: at most ", service_->limits().max_data_streams,
                                                 " a session (limits.max_data_streams)")));
   }
+  if (result.shared_memory != 0 && !IsUnixSocket(result.fd.get())) {
+    return refuse(SessionRefusal::kHandshake,
+                  absl::FailedPreconditionError("shared_memory: only over the node's Unix socket"));
+  }
   SendNow(result.fd.get(), {result.request, wire::HelloReply{wire::kMajorVersion, result.minor, result.session,
-                                                             service_->limits(), options_.node_name}});
+                                                             service_->limits(), options_.node_name, ""}});
   EventLoop* loop = data_loops_[next_data_.fetch_add(1) % data_loops_.size()].get();
-  if (!session->channel()->AddStream(result.fd.release(), loop)) {
+  transport::ServerChannel& channel = *session->channel();
+  const int fd = result.fd.release();
+  const bool added = result.shared_memory != 0 ? channel.AddSharedStream(fd, loop, result.shared_memory == 1)
+                                               : channel.AddStream(fd, loop);
+  if (!added) {
     metrics_->Refused(SessionRefusal::kUnknownSession);
     spdlog::info("session of {}: data stream refused: the session is closing", session->client());
   }

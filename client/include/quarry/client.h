@@ -48,8 +48,11 @@ namespace quarry {
 struct ClientOptions {
   // The node's transfer address: "host:port", "[v6]:port", or "unix:PATH".
   std::string server = "127.0.0.1:7421";
-  std::string client_name;                // for the server's logs; empty: the program's name
-  std::string transport = "auto";         // "auto" or "tcp"
+  std::string client_name;  // for the server's logs; empty: the program's name
+  // "auto", "tcp" or "shm". With "shm" a node on the same host reads and writes registered memory
+  // itself, over its Unix socket; memory that it cannot reach still moves over TCP. "auto" is
+  // "shm" where that works, else "tcp".
+  std::string transport = "auto";
   uint32_t data_streams = 1;              // 1 to 16
   uint32_t io_threads = 1;                // 1 to 16; data streams are spread over them
   uint32_t connect_timeout_ms = 5'000;    // of Create, and of each later attempt
@@ -57,10 +60,10 @@ struct ClientOptions {
   uint32_t backoff_min_ms = 20;
   uint32_t backoff_max_ms = 2'000;
   bool verify_checksums = true;  // on get; and computed on put (else the server does)
-  // Receives what an operator may want to know, one line without its end each: so far, once
-  // a client, which transport "auto" picked for the node and why. Called within Create, or
-  // later on a thread of the client, one call at a time; must neither throw nor call the
-  // client. Empty: nobody is told.
+  // Receives what an operator may want to know, one line without its end each: once a client,
+  // which transport "auto" picked for the node and why; and, the first time, why registered memory
+  // moves over TCP all the same. Called within Create or RegisterMemory, or later on a thread of
+  // the client, one call at a time; must neither throw nor call the client. Empty: nobody is told.
   std::function<void(absl::string_view)> log;
 };
 
@@ -105,6 +108,24 @@ class QUARRY_EXPORT MemoryRegion {
   friend class ClientImpl;
   std::shared_ptr<ClientImpl> client_;
   MemoryRange range_;
+};
+
+// Memory that a node on the same host maps, which is its quickest way to it: a sealed memfd, in
+// place, registered. Goes when destroyed, under the same condition as a MemoryRegion. Movable.
+class QUARRY_EXPORT SharedMemory {
+ public:
+  SharedMemory();
+  SharedMemory(SharedMemory&&) noexcept;
+  SharedMemory& operator=(SharedMemory&&) noexcept;
+  ~SharedMemory();
+  std::byte* base() const { return region_.base(); }
+  size_t bytes() const { return region_.bytes(); }
+
+ private:
+  friend class ClientImpl;
+  struct Mapping;
+  std::unique_ptr<Mapping> mapping_;
+  MemoryRegion region_;  // goes first
 };
 
 struct NamespaceOptions {
@@ -282,8 +303,14 @@ class QUARRY_EXPORT Client {
   // another spec and no sibling is wanted.
   absl::StatusOr<Namespace> OpenNamespace(absl::string_view name, const ModelSpec& spec,
                                           const NamespaceOptions& options = {});
-  // Ranges must not overlap those registered already. At most 4096.
+  // Ranges must not overlap those registered already. At most 4096. With shared memory this waits
+  // for the node's answer; pages of files in memory are all put in place. Memory must be
+  // registered again when what is mapped there changes.
   absl::StatusOr<MemoryRegion> RegisterMemory(void* base, size_t bytes);
+  // New memory, registered, all of it in place, in huge pages where the system allows these to
+  // files in memory. ResourceExhausted: it would take more than three quarters of the memory that
+  // the machine has left.
+  absl::StatusOr<SharedMemory> AllocateShared(size_t bytes);
 
   // Asynchronous. `user_data` comes back in the completions. An error return means that
   // nothing was begun and no completion follows. Results: CompletionQueue::Next.

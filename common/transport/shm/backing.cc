@@ -13,7 +13,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/transport/shm/memory_file.h"
+#include "common/net/memory_file.h"
 
 namespace quarry::transport::shm {
 namespace {

@@ -11,19 +11,16 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/transport/shm/memory_file.h"
+#include "common/net/memory_file.h"
 #include "quarry/segments.h"
 
 namespace quarry::transport::shm {
 namespace {
 
-constexpr size_t kPageBytes = 4096;
 constexpr size_t kGatesBytes = (sizeof(Gates) + kPageBytes - 1) / kPageBytes * kPageBytes;
 constexpr uint64_t kExtentStep = 256;  // extents are multiples of it, so that few lengths differ
 
-uint32_t SlotOf(uint64_t request, uint32_t probe) {
-  return static_cast<uint32_t>((request + probe) % kRequestSlots);
-}
+uint32_t SlotOf(uint64_t request, uint32_t probe) { return static_cast<uint32_t>((request + probe) % kRequestSlots); }
 
 absl::Status ReadAt(int fd, uint64_t offset, void* out, size_t bytes) {
   if (offset > kItemsBytes || bytes > kItemsBytes - offset) {

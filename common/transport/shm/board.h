@@ -116,7 +116,7 @@ class ClientBoard {
   Mapping gates_map_;
   Mapping items_map_;
   std::mutex mutex_;
-  std::map<uint64_t, uint64_t> free_;                      // guarded by mutex_; offset to length
+  std::map<uint64_t, uint64_t> free_;                       // guarded by mutex_; offset to length
   std::map<uint32_t, std::pair<uint64_t, uint64_t>> used_;  // guarded by mutex_; of each slot
 };
 

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/clock.h"
+#include "common/net/memory_file.h"
 #include "common/transport/shm/greeting.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -23,6 +23,7 @@ namespace {
 
 // For the server's answer about a region; mapping a large one takes a while.
 constexpr auto kPatience = std::chrono::seconds(30);
+constexpr auto kLookForBreak = std::chrono::milliseconds(20);
 constexpr auto kLookAgain = std::chrono::microseconds(50);
 // Of one request. Longer lists move over data streams.
 constexpr size_t kMaxDescriptors = 2 << 20;
@@ -70,9 +71,9 @@ class ShmClientChannel::Describer {
 
   bool AddPieces(const std::byte* base, size_t extent, size_t length, size_t stride, size_t count) {
     if (!Contains(base, extent)) {
-      const auto after = std::upper_bound(
-          regions_.begin(), regions_.end(), base,
-          [](const std::byte* address, const Region& region) { return address < region.range.base; });
+      const auto after =
+          std::upper_bound(regions_.begin(), regions_.end(), base,
+                           [](const std::byte* address, const Region& region) { return address < region.range.base; });
       if (after == regions_.begin()) return false;
       last_ = static_cast<size_t>(after - regions_.begin()) - 1;
       if (!Contains(base, extent)) return false;
@@ -106,8 +107,9 @@ absl::StatusOr<std::unique_ptr<ClientChannel>> ShmClientChannel::Create(ClientCh
   shared->server = Peer::Of(streams[0].get());
   auto greeting = Greet(streams[0].get(), *shared, context.deadline_ns);
   if (!greeting.ok()) return greeting.status();
-  return std::unique_ptr<ClientChannel>(new ShmClientChannel(
-      std::move(context), std::move(shared), greeting->reaches_process, std::move(greeting->why_not), std::move(streams)));
+  return std::unique_ptr<ClientChannel>(new ShmClientChannel(std::move(context), std::move(shared),
+                                                             greeting->reaches_process, std::move(greeting->why_not),
+                                                             std::move(streams)));
 }
 
 ShmClientChannel::ShmClientChannel(ClientChannelContext context, std::shared_ptr<ClientShared> shared,
@@ -171,8 +173,9 @@ absl::Status ShmClientChannel::RegisterMemory(MemoryRange range) {
   if (!key.ok()) return key.status();
   std::lock_guard lock(mutex_);
   auto changed = std::make_shared<Regions>(*regions_);
-  const auto after = std::lower_bound(changed->begin(), changed->end(), range.base,
-                                      [](const Region& region, const std::byte* base) { return region.range.base < base; });
+  const auto after =
+      std::lower_bound(changed->begin(), changed->end(), range.base,
+                       [](const Region& region, const std::byte* base) { return region.range.base < base; });
   changed->insert(after, {range, *key});
   regions_ = std::move(changed);
   return absl::OkStatus();
@@ -183,7 +186,7 @@ absl::StatusOr<uint32_t> ShmClientChannel::OfferAny(MemoryRange range) {
   std::vector<RegionKind> kinds;
   if (backing.file) {
     // Holes would be filled on the server's account, so it takes none. Best effort.
-    const size_t before = Address(range.base) % 4096;
+    const size_t before = Address(range.base) % kPageBytes;
     madvise(range.base - before, range.bytes + before, MADV_POPULATE_WRITE);
     if (backing.cannot_shrink) kinds.push_back(RegionKind::kMapped);
     kinds.push_back(RegionKind::kFile);
@@ -217,7 +220,11 @@ absl::StatusOr<uint32_t> ShmClientChannel::Offer(MemoryRange range, RegionKind k
   message.values = {Address(range.base), range.bytes, kind == RegionKind::kProcess ? 0 : backing.file_offset};
   streams_[0]->loop()->Run([&] { streams_[0]->Send(message, std::move(fds)); });
   std::unique_lock lock(mutex_);
-  replied_.wait_for(lock, kPatience, [&] { return replies_.contains(key) || shared_->broken.load(); });
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  const auto heard = [&] { return replies_.contains(key) || shared_->broken.load(); };
+  // Looked at now and then: what breaks the streams says nothing here.
+  while (!replied_.wait_for(lock, kLookForBreak, heard) && std::chrono::steady_clock::now() < until) {
+  }
   auto reply = replies_.extract(key);
   lock.unlock();
   const absl::Status status =

@@ -49,7 +49,7 @@ class ShmClientChannel : public ClientChannel {
 
   const std::shared_ptr<ClientShared> shared_;
   const bool reaches_process_;
-  const std::string why_not_;  // it does not
+  const std::string why_not_;                           // it does not
   std::vector<std::shared_ptr<ClientStream>> streams_;  // constant
   std::unique_ptr<tcp::TcpClientChannel> tcp_;
 

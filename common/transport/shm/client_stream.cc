@@ -96,8 +96,8 @@ absl::Status ClientStream::OnMessage(const Message& message, std::deque<UniqueFd
       shared_->exposures->ServerReleased(message.id.request);
       return absl::OkStatus();
     case MessageType::kRegionReply:
-      shared_->on_region_reply(message.id.item, message.flag != 0 ? absl::OkStatus()
-                                                                  : absl::FailedPreconditionError(message.body));
+      shared_->on_region_reply(message.id.item,
+                               message.flag != 0 ? absl::OkStatus() : absl::FailedPreconditionError(message.body));
       return absl::OkStatus();
     default:
       return absl::InvalidArgumentError(
@@ -112,9 +112,9 @@ void ClientStream::OnRoundEnd() {
 
 absl::Status ClientStream::OnWritten(const Message& message) {
   tcp::ItemMeta meta;
-  absl::Status status = tcp::DecodeMeta(
-      absl::MakeConstSpan(reinterpret_cast<const std::byte*>(message.body.data()), message.body.size()), sums_.data(),
-      &meta);
+  absl::Status status =
+      tcp::DecodeMeta(absl::MakeConstSpan(reinterpret_cast<const std::byte*>(message.body.data()), message.body.size()),
+                      sums_.data(), &meta);
   if (!status.ok()) return status;
   const ItemId id = message.id;
   const std::shared_ptr<ExposedRequest> exposed = shared_->exposures->BeginUse(id.request);

@@ -23,9 +23,9 @@ struct ClientShared {
   std::unique_ptr<ClientBoard> board;
   std::unique_ptr<Exposures> exposures;
   Peer server;
-  std::function<void(absl::Status)> on_closed;                        // any thread; heeds the first call
-  std::function<void(uint32_t key, absl::Status)> on_region_reply;    // any thread
-  std::atomic<uint32_t> open_streams{0};                              // that the server has not closed
+  std::function<void(absl::Status)> on_closed;                      // any thread; heeds the first call
+  std::function<void(uint32_t key, absl::Status)> on_region_reply;  // any thread
+  std::atomic<uint32_t> open_streams{0};                            // that the server has not closed
   std::atomic<bool> broken{false};
 
   // Whether nothing can be touched by it any more.

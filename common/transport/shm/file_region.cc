@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/transport/shm/memory_file.h"
+#include "common/net/memory_file.h"
 
 namespace quarry::transport::shm {
 namespace {
@@ -47,7 +47,7 @@ absl::StatusOr<std::unique_ptr<Region>> FileRegion::Create(const RegionClaim& cl
 FileRegion::FileRegion(const RegionClaim& claim, UniqueFd file)
     : Region(claim, reinterpret_cast<std::byte*>(claim.file_offset)), file_(std::move(file)) {}
 
-absl::Status FileRegion::CopyTo(absl::Span<const iovec> pieces, const std::byte* from) {
+absl::Status FileRegion::CopyTo(absl::Span<const iovec> pieces, const std::byte* from, Next) {
   for (const iovec& piece : pieces) {
     off_t at = OffsetOf(piece);
     if (absl::Status status = CheckAllocated(file_.get(), at, piece.iov_len); !status.ok()) return status;

@@ -16,8 +16,8 @@ absl::Status CheckInside(const Descriptor& descriptor, const Region& region) {
       __builtin_mul_overflow(descriptor.stride, uint64_t{descriptor.count} - 1, &end) ||
       __builtin_add_overflow(end, descriptor.length, &end) || __builtin_add_overflow(end, descriptor.offset, &end) ||
       end > region.bytes()) {
-    return absl::InvalidArgumentError(absl::StrCat("descriptor: pieces up to ", end, " of a region of ",
-                                                   region.bytes(), " bytes, or none"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("descriptor: pieces up to ", end, " of a region of ", region.bytes(), " bytes, or none"));
   }
   return absl::OkStatus();
 }
@@ -99,7 +99,9 @@ ItemCopy::Progress ItemCopy::StepInRun(Run& run, size_t bytes) {
     const size_t count = cursor_.Peek(pieces, kMaxPieces, part, &covered);
     const auto span = absl::MakeConstSpan(pieces, count);
     std::byte* here = transfer_->data + moved_;
-    status_ = write ? run.region->CopyTo(span, here) : run.region->CopyFrom(span, here);
+    // The client reads what it verifies as soon as it is there.
+    const auto next = checksum() ? Region::Next::kReadSoon : Region::Next::kReadLater;
+    status_ = write ? run.region->CopyTo(span, here, next) : run.region->CopyFrom(span, here);
     if (!status_.ok()) return Progress::kBroken;
     cursor_.Advance(covered);
     moved_ += covered;

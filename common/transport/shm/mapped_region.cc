@@ -7,18 +7,14 @@
 #include <cstring>
 #include <utility>
 
-#include "common/transport/shm/memory_file.h"
+#include "common/net/memory_file.h"
+#include "common/transport/shm/copy_past_cache.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
 
 namespace quarry::transport::shm {
-namespace {
-
-constexpr uint64_t kPageBytes = 4096;
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<Region>> MappedRegion::Create(const RegionClaim& claim, UniqueFd file) {
   struct stat info;
@@ -35,8 +31,7 @@ absl::StatusOr<std::unique_ptr<Region>> MappedRegion::Create(const RegionClaim& 
   auto mapping = Mapping::Map(file.get(), begin, end - begin);
   if (!mapping.ok()) return mapping.status();
   std::byte* base = mapping->data() + (claim.file_offset - begin);
-  return std::unique_ptr<Region>(
-      std::make_unique<MappedRegion>(claim, std::move(file), *std::move(mapping), base));
+  return std::unique_ptr<Region>(std::make_unique<MappedRegion>(claim, std::move(file), *std::move(mapping), base));
 }
 
 MappedRegion::MappedRegion(const RegionClaim& claim, UniqueFd file, Mapping mapping, std::byte* base)
@@ -57,10 +52,14 @@ absl::Status MappedRegion::CheckNoHoles() const {
   return absl::FailedPreconditionError("the client has punched holes into memory that it registered");
 }
 
-absl::Status MappedRegion::CopyTo(absl::Span<const iovec> pieces, const std::byte* from) {
+absl::Status MappedRegion::CopyTo(absl::Span<const iovec> pieces, const std::byte* from, Next next) {
   if (absl::Status status = CheckNoHoles(); !status.ok()) return status;
   for (const iovec& piece : pieces) {
-    std::memcpy(piece.iov_base, from, piece.iov_len);
+    if (next == Next::kReadLater) {
+      CopyPastCache(static_cast<std::byte*>(piece.iov_base), from, piece.iov_len);
+    } else {
+      std::memcpy(piece.iov_base, from, piece.iov_len);
+    }
     from += piece.iov_len;
   }
   return absl::OkStatus();

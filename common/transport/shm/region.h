@@ -42,7 +42,9 @@ class Region {
 
   // Makes up to `bytes` more of it quick to touch. False: it is all ready.
   virtual bool Warm(size_t) { return false; }
-  virtual absl::Status CopyTo(absl::Span<const iovec> pieces, const std::byte* from) = 0;
+  // Who reads the copy next: soon, while it may still be in the cache, or not.
+  enum class Next : uint8_t { kReadSoon, kReadLater };
+  virtual absl::Status CopyTo(absl::Span<const iovec> pieces, const std::byte* from, Next next) = 0;
   virtual absl::Status CopyFrom(absl::Span<const iovec> pieces, std::byte* to) = 0;
 
  protected:

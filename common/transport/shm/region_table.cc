@@ -9,7 +9,8 @@ namespace quarry::transport::shm {
 absl::Status RegionTable::Add(std::shared_ptr<Region> region) {
   std::lock_guard lock(mutex_);
   std::shared_ptr<Region>& place = regions_[RegionSlotOf(region->key())];
-  if (place != nullptr) return absl::InvalidArgumentError(absl::StrCat("region ", region->key(), ": its slot is taken"));
+  if (place != nullptr)
+    return absl::InvalidArgumentError(absl::StrCat("region ", region->key(), ": its slot is taken"));
   place = std::move(region);
   return absl::OkStatus();
 }

@@ -74,9 +74,8 @@ int OpenFile(MemoryKind kind, size_t bytes) {
   static std::atomic<int> count{0};
   const std::string path =
       "/dev/shm/quarry-test-" + std::to_string(getpid()) + "-" + std::to_string(count.fetch_add(1));
-  const int fd = kind == MemoryKind::kSealedMemfd
-                     ? memfd_create("quarry-test", MFD_CLOEXEC | MFD_ALLOW_SEALING)
-                     : open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  const int fd = kind == MemoryKind::kSealedMemfd ? memfd_create("quarry-test", MFD_CLOEXEC | MFD_ALLOW_SEALING)
+                                                  : open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0 || ftruncate(fd, static_cast<off_t>(bytes)) != 0) std::abort();
   if (kind == MemoryKind::kShmFile) unlink(path.c_str());
   if (kind == MemoryKind::kSealedMemfd && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) std::abort();

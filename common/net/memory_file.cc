@@ -1,4 +1,4 @@
-#include "common/transport/shm/memory_file.h"
+#include "common/net/memory_file.h"
 
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -8,11 +8,10 @@
 
 #include <cerrno>
 
-namespace quarry::transport::shm {
+namespace quarry {
 namespace {
 
-constexpr off_t kPageBytes = 4096;
-constexpr off_t kStatBlockBytes = 512;
+constexpr size_t kStatBlockBytes = 512;
 
 }  // namespace
 
@@ -35,8 +34,8 @@ bool CannotShrink(int fd) {
 }
 
 bool IsAllAllocated(const struct stat& info) {
-  const off_t pages = (info.st_size + kPageBytes - 1) / kPageBytes;
-  return info.st_blocks >= pages * (kPageBytes / kStatBlockBytes);
+  const size_t pages = (static_cast<size_t>(info.st_size) + kPageBytes - 1) / kPageBytes;
+  return static_cast<size_t>(info.st_blocks) >= pages * (kPageBytes / kStatBlockBytes);
 }
 
-}  // namespace quarry::transport::shm
+}  // namespace quarry

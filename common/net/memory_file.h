@@ -1,6 +1,6 @@
 // Files that are memory: memfds and what lies in /dev/shm.
-#ifndef QUARRY_COMMON_TRANSPORT_SHM_MEMORY_FILE_H_
-#define QUARRY_COMMON_TRANSPORT_SHM_MEMORY_FILE_H_
+#ifndef QUARRY_COMMON_NET_MEMORY_FILE_H_
+#define QUARRY_COMMON_NET_MEMORY_FILE_H_
 
 #include <sys/stat.h>
 
@@ -9,7 +9,9 @@
 #include "absl/status/statusor.h"
 #include "common/net/socket.h"
 
-namespace quarry::transport::shm {
+namespace quarry {
+
+inline constexpr size_t kPageBytes = 4096;
 
 // A memfd of so many bytes that can neither shrink nor grow, for ever. Not yet allocated.
 absl::StatusOr<UniqueFd> MakeMemoryFile(const char* name, size_t bytes);
@@ -22,6 +24,6 @@ bool CannotShrink(int fd);
 // Whether it has no holes: to touch one would allocate memory on the toucher's account.
 bool IsAllAllocated(const struct stat& info);
 
-}  // namespace quarry::transport::shm
+}  // namespace quarry
 
-#endif  // QUARRY_COMMON_TRANSPORT_SHM_MEMORY_FILE_H_
+#endif  // QUARRY_COMMON_NET_MEMORY_FILE_H_
