@@ -126,7 +126,8 @@ absl::Status ClientImpl::TryConnect() {
   if (status.ok()) {
     LogTransport((*opened)->transport());
     std::lock_guard memory_lock(memory_mutex_);
-    for (const MemoryRange& range : *memory_.Snapshot()) RegisterIn(opened->get(), range);
+    const auto registered = memory_.Snapshot();
+    for (const MemoryRange& range : *registered) RegisterIn(opened->get(), range);
     std::lock_guard lock(mutex_);
     if (stopping_) {
       status = why_disconnected_;

@@ -104,10 +104,13 @@ UniqueFd OpenByDescriptor(const FileId& id) {
   const std::unique_ptr<DIR, CloseDir> dir(opendir("/proc/self/fd"));
   if (dir == nullptr) return UniqueFd();
   while (const dirent* entry = readdir(dir.get())) {
-    const int fd = std::atoi(entry->d_name);
-    if (entry->d_name[0] == '.' || !Is(fd, id)) continue;
+    // By path, because other threads may close what is listed here.
+    const std::string path = absl::StrCat("/proc/self/fd/", entry->d_name);
+    struct stat info;
+    if (entry->d_name[0] == '.' || stat(path.c_str(), &info) != 0) continue;
+    if (!(FileId{info.st_dev, info.st_ino} == id)) continue;
     // One's own open file: it stays valid when the engine closes its descriptor.
-    UniqueFd own(open(absl::StrCat("/proc/self/fd/", fd).c_str(), O_RDWR | O_CLOEXEC));
+    UniqueFd own(open(path.c_str(), O_RDWR | O_CLOEXEC));
     if (own && Is(own.get(), id)) return own;
   }
   return UniqueFd();

@@ -166,7 +166,8 @@ Release ShmClientChannel::Withdraw(uint64_t request, std::function<void()> relea
 }
 
 absl::Status ShmClientChannel::RegisterMemory(MemoryRange range) {
-  for (const Region& region : *regions()) {
+  const auto known = regions();
+  for (const Region& region : *known) {
     if (region.range.base == range.base) return absl::OkStatus();
   }
   auto key = OfferAny(range);

@@ -92,18 +92,24 @@ void ServerStream::Work() {
   }
   stream_.Flush();
   if (!stream_.open()) return;
-  const bool more = active_ != nullptr || !queue_.empty() || !summed_.empty();
+  // Reads that wait for room to be summed go on when a sum has come.
+  const bool waits = summed_.empty() && ahead_bytes_ >= kSumAheadBytes && !queue_.empty() &&
+                     queue_.front()->kind == Transfer::Kind::kRead;
+  const bool more = active_ != nullptr || (!queue_.empty() && !waits) || !summed_.empty();
   if ((more && stream_.unsent_bytes() <= kMaxUnsentBytes) || !new_regions_.empty()) PostWork();
 }
 
 bool ServerStream::BeginNext() {
   if (stream_.unsent_bytes() > kMaxUnsentBytes) return false;
   // Sums are asked for ahead, so that the client sums while this end copies.
-  auto& from = !queue_.empty() && (summed_.empty() || queue_.front()->kind == Transfer::Kind::kRead) ? queue_ : summed_;
+  const bool may_ask = ahead_bytes_ < kSumAheadBytes;
+  const bool read_next = !queue_.empty() && queue_.front()->kind == Transfer::Kind::kRead;
+  auto& from = !queue_.empty() && (read_next ? may_ask : summed_.empty()) ? queue_ : summed_;
   if (from.empty()) return false;
   std::unique_ptr<Transfer> transfer = std::move(from.front());
   from.pop_front();
   if (&from == &summed_) {
+    ahead_bytes_ -= transfer->bytes;
     active_ = std::move(transfer);
     copy_ = std::make_unique<ItemCopy>(shared_->board.get(), &shared_->regions);
     if (copy_->Open(*active_) != ItemCopy::Found::kHere) EndActive(ItemCopy::Progress::kTakenBack);
@@ -153,6 +159,7 @@ void ServerStream::AskForSum() {
   if (asked_.contains(id)) {  // twice at once: answers could not be told apart
     return Finish(std::move(active_), TransferStatus::kCancelled);
   }
+  ahead_bytes_ += active_->bytes;
   asked_.emplace(id, std::move(active_));
   stream_.Send({.type = MessageType::kSum, .id = id});
 }
@@ -204,13 +211,18 @@ void ServerStream::Cancel(uint64_t request) {
   std::vector<std::unique_ptr<Transfer>> ended;
   for (auto* from : {&queue_, &summed_}) {
     for (auto& transfer : *from) {
-      if (transfer->id.request == request) ended.push_back(std::move(transfer));
+      if (transfer->id.request != request) continue;
+      if (from == &summed_) ahead_bytes_ -= transfer->bytes;
+      ended.push_back(std::move(transfer));
     }
     std::erase(*from, nullptr);
   }
   for (auto it = asked_.begin(); it != asked_.end();) {
     const auto next = std::next(it);
-    if (it->first.request == request) ended.push_back(std::move(asked_.extract(it).mapped()));
+    if (it->first.request == request) {
+      ahead_bytes_ -= it->second->bytes;
+      ended.push_back(std::move(asked_.extract(it).mapped()));
+    }
     it = next;
   }
   for (auto& transfer : ended) Finish(std::move(transfer), TransferStatus::kCancelled);
@@ -346,7 +358,10 @@ void ServerStream::OnSummed(ItemId id, uint64_t root) {
 }
 
 void ServerStream::OnAbsent(ItemId id) {
-  if (auto node = asked_.extract(id); !node.empty()) Finish(std::move(node.mapped()), TransferStatus::kCancelled);
+  auto node = asked_.extract(id);
+  if (node.empty()) return;  // cancelled meanwhile
+  ahead_bytes_ -= node.mapped()->bytes;
+  Finish(std::move(node.mapped()), TransferStatus::kCancelled);
 }
 
 }  // namespace quarry::transport::shm

@@ -56,6 +56,9 @@ class ServerStream : public MessageSink, public std::enable_shared_from_this<Ser
   // A client that does not read is given no more to read.
   static constexpr size_t kMaxUnsentBytes = 1 << 20;
   static constexpr size_t kMaxNewRegions = 64;
+  // So much is summed by the client ahead of the copy: enough to keep both at work, little enough
+  // that it is still in the cache when it is copied.
+  static constexpr size_t kSumAheadBytes = 4 << 20;
 
   // The rest on the loop's thread.
   void Work();
@@ -99,6 +102,7 @@ class ServerStream : public MessageSink, public std::enable_shared_from_this<Ser
 
   std::deque<std::unique_ptr<Transfer>> queue_;
   std::deque<std::unique_ptr<Transfer>> summed_;  // reads that may be copied
+  size_t ahead_bytes_ = 0;                        // of asked_ and summed_
   std::unordered_map<ItemId, std::unique_ptr<Transfer>, tcp::ItemIdHash> asked_;
   std::unique_ptr<Transfer> active_;
   std::unique_ptr<ItemCopy> copy_;
