@@ -5,13 +5,16 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/net/memory_file.h"
 #include "tools/bench/block_content.h"
 
 namespace quarry::bench {
 
-absl::StatusOr<std::unique_ptr<BufferPool>> BufferPool::Create(size_t bytes, size_t piece_bytes, uint64_t seed) {
+absl::StatusOr<std::unique_ptr<BufferPool>> BufferPool::Create(size_t bytes, size_t piece_bytes, uint64_t seed,
+                                                               bool memfd) {
   if (piece_bytes == 0 || piece_bytes % sizeof(uint64_t) != 0) {
     return absl::InvalidArgumentError(absl::StrCat("pieces of ", piece_bytes, " bytes: not a multiple of 8"));
   }
@@ -19,15 +22,28 @@ absl::StatusOr<std::unique_ptr<BufferPool>> BufferPool::Create(size_t bytes, siz
   if (pieces == 0 || pieces > std::numeric_limits<uint32_t>::max()) {
     return absl::InvalidArgumentError(absl::StrCat(bytes, " bytes of buffers in pieces of ", piece_bytes));
   }
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  UniqueFd file;
+  if (memfd) {
+    auto made = MakeMemoryFile("quarry-bench", bytes);
+    if (!made.ok()) return made.status();
+    file = *std::move(made);
+  }
+  const int flags = memfd ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, file.get(), 0);
   if (memory == MAP_FAILED) return absl::ResourceExhaustedError(absl::StrCat("cannot map ", bytes, " bytes"));
   madvise(memory, bytes, MADV_HUGEPAGE);  // a wish: smaller pages do as well
   std::memset(memory, 0x5a, bytes);
-  return std::unique_ptr<BufferPool>(new BufferPool(static_cast<std::byte*>(memory), bytes, piece_bytes, seed));
+  return std::unique_ptr<BufferPool>(
+      new BufferPool(std::move(file), static_cast<std::byte*>(memory), bytes, piece_bytes, seed));
 }
 
-BufferPool::BufferPool(std::byte* base, size_t bytes, size_t piece_bytes, uint64_t seed)
-    : base_(base), bytes_(bytes), piece_bytes_(piece_bytes), random_(Mix(seed)), free_(bytes / piece_bytes) {
+BufferPool::BufferPool(UniqueFd file, std::byte* base, size_t bytes, size_t piece_bytes, uint64_t seed)
+    : file_(std::move(file)),
+      base_(base),
+      bytes_(bytes),
+      piece_bytes_(piece_bytes),
+      random_(Mix(seed)),
+      free_(bytes / piece_bytes) {
   for (size_t i = 0; i < free_.size(); ++i) free_[i] = static_cast<uint32_t>(i);
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/net/socket.h"
 #include "quarry/segments.h"
 
 namespace quarry::bench {
@@ -19,7 +20,9 @@ class BufferPool {
   // Maps and faults in `bytes`, in huge pages where the kernel gives them, rounded down to
   // whole pieces. InvalidArgument when not even one piece fits, ResourceExhausted when the
   // machine has no such memory.
-  static absl::StatusOr<std::unique_ptr<BufferPool>> Create(size_t bytes, size_t piece_bytes, uint64_t seed);
+  // `memfd`: of a sealed one, which a server on this host can map.
+  static absl::StatusOr<std::unique_ptr<BufferPool>> Create(size_t bytes, size_t piece_bytes, uint64_t seed,
+                                                            bool memfd = false);
   ~BufferPool();
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
@@ -34,8 +37,9 @@ class BufferPool {
   void Return(const SegmentList& segments);
 
  private:
-  BufferPool(std::byte* base, size_t bytes, size_t piece_bytes, uint64_t seed);
+  BufferPool(UniqueFd file, std::byte* base, size_t bytes, size_t piece_bytes, uint64_t seed);
 
+  const UniqueFd file_;
   std::byte* const base_;
   const size_t bytes_;
   const size_t piece_bytes_;

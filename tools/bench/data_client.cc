@@ -36,7 +36,8 @@ absl::StatusOr<std::unique_ptr<DataClient>> DataClient::Create(const TransferOpt
 
 absl::Status DataClient::Init(const std::string& server) {
   const bool put = options_.op == TransferOp::kPut;
-  auto pool = BufferPool::Create(options_.arena_bytes / options_.clients, options_.segment_bytes, number_);
+  auto pool =
+      BufferPool::Create(options_.arena_bytes / options_.clients, options_.segment_bytes, number_, options_.memfd);
   if (!pool.ok()) return pool.status();
   pool_ = *std::move(pool);
   auto client = Connect(options_, server);

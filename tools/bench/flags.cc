@@ -123,7 +123,9 @@ void AddTransferFlags(CLI::App* app, ParsedTransfer* parsed) {
   TransferOptions& options = parsed->options;
   AddServerFlags(app, &options.server);
   Add(app, "--op", &parsed->op, "What to measure")->check(CLI::IsMember({"put", "get", "fetch", "match"}));
-  Add(app, "--transport", &options.transport, "How the bytes travel")->check(CLI::IsMember({"tcp", "auto"}));
+  Add(app, "--transport", &options.transport, "How the bytes travel")->check(CLI::IsMember({"tcp", "auto", "shm"}));
+  Add(app, "--buffers", &parsed->buffers, "The clients' memory: host, or a memfd, which a server on the host maps")
+      ->check(CLI::IsMember({"host", "memfd"}));
   AddSize(app, "--block", &options.block_bytes, "Payload of a block");
   AddSize(app, "--segment", &options.segment_bytes, "Pieces of a block in the client's memory");
   parsed->batch = Add(app, "--batch", &options.batch, "Blocks of one call; tier ssd: a put has 8 unless given")
@@ -133,7 +135,8 @@ void AddTransferFlags(CLI::App* app, ParsedTransfer* parsed) {
       Add(app, "--clients", &options.clients, "Clients; match: 1 unless given")->check(CLI::Range(1u, kMaxClients));
   Add(app, "--streams", &options.streams, "Data connections a client")->check(CLI::Range(1u, kMaxStreams));
   AddDuration(app, "--duration", &options.duration_ns, "How long to measure Quarry; as long again for the limit");
-  Add(app, "--against", &parsed->against, "limit: alternate with plain sockets, and with direct IO of tier ssd")
+  Add(app, "--against", &parsed->against,
+      "limit: alternate with plain sockets, with plain copies of transport shm, with direct IO of tier ssd")
       ->check(CLI::IsMember({"limit"}));
   Add(app, "--pairs", &options.pairs, "Alternations with the limit")->check(CLI::Range(1u, 1000u));
   AddSize(app, "--arena", &options.arena_bytes, "Memory of all clients together");
@@ -161,6 +164,7 @@ void FinishTransfer(ParsedTransfer* parsed) {
   TransferOptions& options = parsed->options;
   options.op = ops.at(parsed->op);
   options.checksum = !parsed->no_checksum;
+  options.memfd = parsed->buffers == "memfd";
   options.against_limit = !parsed->against.empty();
   if (options.block_bytes == 0 || options.block_bytes > kMaxBlockBytes || options.match_block_bytes == 0 ||
       options.match_block_bytes > kMaxBlockBytes) {
@@ -275,7 +279,7 @@ void AddReplayFlags(CLI::App* app, ParsedReplay* parsed) {
   Add(app, "--concurrency", &options.concurrency, "Requests under way")->check(CLI::Range(1u, kMaxConcurrency));
   Add(app, "--clients", &options.clients, "Clients that they share")->check(CLI::Range(1u, kMaxClients));
   Add(app, "--streams", &options.streams, "Data connections a client")->check(CLI::Range(1u, kMaxStreams));
-  Add(app, "--transport", &options.transport, "How the bytes travel")->check(CLI::IsMember({"tcp", "auto"}));
+  Add(app, "--transport", &options.transport, "How the bytes travel")->check(CLI::IsMember({"tcp", "auto", "shm"}));
   AddSize(app, "--memory", &options.server.memory_bytes, "Memory of the private quarryd");
   AddSsdFlags(app, &options.server);
   CLI::Option* budget = AddSize(app, "--ssd-write-budget", &options.server.ssd_write_budget_bytes,

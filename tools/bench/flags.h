@@ -24,6 +24,7 @@ struct ParsedTransfer {
   bool no_checksum = false;
   std::string op = "get";
   std::string against;
+  std::string buffers = "host";
   std::string tier = "dram";
   CLI::Option* memory = nullptr;
   CLI::Option* clients = nullptr;

@@ -53,6 +53,9 @@ absl::StatusOr<std::unique_ptr<ServerUnderTest>> ServerUnderTest::Start(const Se
     if (!found.ok()) return found.status();
     program = *found;
   }
+  auto socket_dir = ScratchDir::Create("/tmp");
+  if (!socket_dir.ok()) return socket_dir.status();
+  server->socket_dir_ = *std::move(socket_dir);
   std::vector<std::string>& argv = server->argv_;
   argv = {program,
           "--listen-grpc",
@@ -62,7 +65,7 @@ absl::StatusOr<std::unique_ptr<ServerUnderTest>> ServerUnderTest::Start(const Se
           "--listen-metrics",
           "127.0.0.1:0",
           "--socket",
-          "",
+          server->socket_dir_->path() + "/quarryd.sock",
           "--memory",
           absl::StrCat(options.memory_bytes)};
   if (!options.ssd_dir.empty()) {
@@ -121,6 +124,7 @@ absl::Status ServerUnderTest::Stop() {
   if (process_ == nullptr) return absl::OkStatus();
   absl::Status status = process_->Stop(kStopTimeoutMs);
   process_.reset();
+  socket_dir_.reset();
   ssd_dir_.reset();
   return status;
 }

@@ -54,6 +54,7 @@ class ServerUnderTest {
   absl::Status Launch();
 
   std::vector<std::string> argv_;  // of a private one
+  std::unique_ptr<ScratchDir> socket_dir_;
   std::unique_ptr<ScratchDir> ssd_dir_;
   std::unique_ptr<ChildProcess> process_;
   pid_t pid_ = 0;

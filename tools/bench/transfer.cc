@@ -28,6 +28,23 @@ std::vector<std::string> LimitArguments(const TransferOptions& options) {
             "--connections",
             absl::StrCat(options.clients)};
   }
+  if (options.transport == "shm") {
+    return {"copy",
+            "--op",
+            options.op == TransferOp::kPut ? "put" : "get",
+            "--by",
+            options.memfd ? "memcpy" : "process_vm",
+            "--block",
+            absl::StrCat(options.block_bytes),
+            "--segment",
+            absl::StrCat(options.segment_bytes),
+            "--threads",
+            connections,
+            "--server-arena",
+            absl::StrCat(options.working_set_bytes),
+            "--client-arena",
+            absl::StrCat(options.arena_bytes)};
+  }
   return {"stream",
           "--op",
           options.op == TransferOp::kPut ? "put" : "get",
@@ -111,7 +128,7 @@ class Runner {
       disk_ = *std::move(disk);
     }
     if (!NeedsSockets()) return absl::OkStatus();
-    if (options_.op != TransferOp::kMatch) {
+    if (options_.op != TransferOp::kMatch && options_.transport != "shm") {
       auto iperf3 = RunIperf3(options_.clients * options_.streams);
       if (!iperf3.ok()) return iperf3.status();
       report_.iperf3_gb_per_s = *iperf3;

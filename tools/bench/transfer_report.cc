@@ -83,6 +83,11 @@ std::string LimitText(const TransferOptions& options, const TransferReport& repo
                           options.disk_depth, report.ssd->disk_gb_per_s);
     if (IsSpill(options)) return text + PairsText(report);
   }
+  if (options.transport == "shm") {
+    absl::StrAppendFormat(&text, "plain %s by as many threads: %.2f GB/s; ",
+                          options.memfd ? "memcpy" : "process_vm calls", report.limit_gb_per_s);
+    return text + PairsText(report);
+  }
   absl::StrAppendFormat(
       &text, "plain sockets: %.2f GB/s with buffers of %s; ",
       report.ssd.has_value() ? report.ssd->sockets_gb_per_s : report.limit_gb_per_s,
@@ -116,6 +121,7 @@ std::string FormatJson(const TransferOptions& options, const TransferReport& rep
   Json json;
   json["op"] = NameOf(options.op);
   json["transport"] = options.transport;
+  json["buffers"] = options.memfd ? "memfd" : "host";
   json["block_bytes"] = IsMatch(options) ? options.match_block_bytes : options.block_bytes;
   json["segment_bytes"] = IsMatch(options) ? options.match_block_bytes : options.segment_bytes;
   json["clients"] = options.clients;

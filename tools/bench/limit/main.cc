@@ -1,4 +1,4 @@
-// quarry-bench-limit: what plain sockets and direct IO reach on this machine, to hold Quarry against.
+// quarry-bench-limit: what plain sockets, copies and direct IO reach on this machine, to hold Quarry against.
 //
 // Prints `ready ...` and then, for every line on standard input (a time in seconds), runs
 // for that long and prints one JSON object. Ends with its input.
@@ -9,6 +9,7 @@
 #include <iostream>
 #include <string>
 
+#include "tools/bench/limit/copy_limit.h"
 #include "tools/bench/limit/disk_limit.h"
 #include "tools/bench/limit/echo_limit.h"
 #include "tools/bench/limit/socket_limit.h"
@@ -40,6 +41,16 @@ void RunEcho(const limit::EchoOptions& options) {
   }
 }
 
+void RunCopy(const limit::CopyOptions& options) {
+  limit::CopyLimit copy(options);
+  printf("ready\n");
+  fflush(stdout);
+  for (double seconds; std::cin >> seconds;) {
+    printf("{\"gb_per_s\": %.4f}\n", copy.Run(seconds));
+    fflush(stdout);
+  }
+}
+
 void RunDisk(const limit::DiskOptions& options) {
   limit::DiskLimit disk(options);
   printf("ready io=%s\n", disk.io());
@@ -54,7 +65,8 @@ void RunDisk(const limit::DiskOptions& options) {
 
 int main(int argc, char** argv) {
   CLI::App app(
-      "What plain sockets, or direct IO, reach on this machine. Reads times in seconds, one a line, and runs for "
+      "What plain sockets, plain copies, or direct IO, reach on this machine. Reads times in seconds, one a line, and "
+      "runs for "
       "each.");
   app.require_subcommand(1);
 
@@ -71,6 +83,20 @@ int main(int argc, char** argv) {
   stream_command->add_option("--client-arena", stream.client_arena_bytes)->transform(size);
   stream_command->add_option("--buffer", stream.buffer_bytes,
                              "Socket buffers in bytes; 0: the kernel's tuning; -1: the best of several");
+
+  limit::CopyOptions copy;
+  std::string copy_op = "get";
+  std::string by = "memcpy";
+  CLI::App* copy_command = app.add_subcommand("copy", "Random blocks into random places, as fast as they are copied");
+  copy_command->add_option("--op", copy_op, "get: from blocks to places; put: from places to blocks")
+      ->check(CLI::IsMember({"get", "put"}));
+  copy_command->add_option("--by", by, "memcpy within shared memory, or process_vm calls to another process")
+      ->check(CLI::IsMember({"memcpy", "process_vm"}));
+  copy_command->add_option("--block", copy.block_bytes)->transform(size);
+  copy_command->add_option("--segment", copy.segment_bytes)->transform(size);
+  copy_command->add_option("--threads", copy.threads)->check(CLI::Range(1, 1024));
+  copy_command->add_option("--server-arena", copy.server_arena_bytes)->transform(size);
+  copy_command->add_option("--client-arena", copy.client_arena_bytes)->transform(size);
 
   limit::EchoOptions echo;
   CLI::App* echo_command = app.add_subcommand("echo", "Round trips of a request and a reply");
@@ -97,12 +123,20 @@ int main(int argc, char** argv) {
     fprintf(stderr, "quarry-bench-limit: an arena must hold at least one block or segment\n");
     return 2;
   }
+  copy.put = copy_op == "put";
+  copy.process_vm = by == "process_vm";
+  if (copy.segment_bytes == 0 || copy.block_bytes < copy.segment_bytes || copy.server_arena_bytes < copy.block_bytes ||
+      copy.client_arena_bytes < copy.segment_bytes) {
+    fprintf(stderr, "quarry-bench-limit: a block must hold at least one segment, and an arena one of its own\n");
+    return 2;
+  }
   disk.write = disk_op == "write";
   if (disk.block_bytes == 0 || disk.total_bytes == 0 || disk.file_bytes < disk.block_bytes * disk.depth) {
     fprintf(stderr, "quarry-bench-limit: a file must hold at least --depth blocks\n");
     return 2;
   }
   if (*stream_command) RunStream(stream);
+  if (*copy_command) RunCopy(copy);
   if (*echo_command) RunEcho(echo);
   if (*disk_command) RunDisk(disk);
   return 0;
