@@ -207,6 +207,7 @@ class OneDirectoryTest(SsdCase):
 
 
 class ChangedFilesTest(SsdCase):
+    """All are among the newest records, which are checked at the start."""
 
     def test_extents_that_changed_places(self):
         blocks = self.put_and_stop(400)
@@ -214,7 +215,7 @@ class ChangedFilesTest(SsdCase):
         one.rename(one.with_suffix(".aside"))
         other.rename(one)
         one.with_suffix(".aside").rename(other)
-        self.assertGreater(self.come_back_once_put_again(blocks, "CORRUPT"), 200)
+        self.assertGreater(self.come_back_once_put_again(blocks, "NEVER_STORED"), 200)
 
     def test_an_extent_that_is_missing(self):
         blocks = self.put_and_stop(400)
@@ -234,7 +235,7 @@ class ChangedFilesTest(SsdCase):
                 changed = bytes([extent.read(1)[0] ^ 1])
                 extent.seek(at + 5000)
                 extent.write(changed)
-        self.assertGreater(self.come_back_once_put_again(blocks, "CORRUPT"), 370)
+        self.assertGreater(self.come_back_once_put_again(blocks, "NEVER_STORED"), 370)
 
     def test_the_catalog_without_the_extents_and_the_extents_without_the_catalog(self):
         blocks = self.put_and_stop(100)

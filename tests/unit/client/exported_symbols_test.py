@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 ALLOWED = re.compile(
-    r"quarry::(Client|CompletionQueue|Lease|MemoryRegion|Namespace)::[~\w=]+(\[abi:cxx11\])?\("
+    r"quarry::(Client|CompletionQueue|Lease|MemoryRegion|Namespace|SharedMemory)::[~\w=]+(\[abi:cxx11\])?\("
     r"|quarry::(CanonicalForm|DifferingFields|Name|Validate)(\[abi:cxx11\])?\(quarry::"
     r"|quarry::(TotalBytes|ValidateSegments)\(absl::"
 )
