@@ -37,9 +37,10 @@ class ShmTrustTest : public ::testing::Test {
   ~ShmTrustTest() override { channel_.reset(); }
 
   ServerChannelContext Context() {
-    return {.on_closed = [this](const absl::Status& status) {
-      why_ = std::string(status.message());
-      ++closed_;
+    closing_ = std::make_shared<Closing>();
+    return {.on_closed = [closing = closing_](const absl::Status& status) {
+      closing->why = std::string(status.message());
+      ++closing->times;
     }};
   }
   // Shows a proper board.
@@ -81,15 +82,19 @@ class ShmTrustTest : public ::testing::Test {
     ASSERT_TRUE(condition());
   }
   void ExpectClosed() {
-    Await([this] { return closed_ > 0; });
-    EXPECT_EQ(closed_, 1);
+    Await([this] { return closing_->times > 0; });
+    EXPECT_EQ(closing_->times, 1);
     while (client_->Receive(&message_)) {
     }
   }
 
   EventLoop loop_{"t-server"};
-  std::atomic<int> closed_{0};
-  std::string why_;  // once closed_
+  // Of one session: an earlier one may still be closing.
+  struct Closing {
+    std::atomic<int> times{0};
+    std::string why;  // once it has been
+  };
+  std::shared_ptr<Closing> closing_;
   std::unique_ptr<ShmServerChannel> channel_;
   std::unique_ptr<RawEnd> client_;
   std::unique_ptr<ClientBoard> board_;
@@ -100,7 +105,7 @@ class ShmTrustTest : public ::testing::Test {
 TEST_F(ShmTrustTest, NonsenseEndsTheSession) {
   client_->SendBytes(std::string(kHeaderBytes, '\xFF'));
   ExpectClosed();
-  EXPECT_THAT(why_, HasSubstr("type"));
+  EXPECT_THAT(closing_->why, HasSubstr("type"));
 }
 
 TEST_F(ShmTrustTest, WhatOnlyAServerSaysEndsTheSession) {
@@ -119,7 +124,6 @@ TEST_F(ShmTrustTest, ABoardMustBeOne) {
   const auto with = [this](UniqueFd gates, UniqueFd items) {
     SocketPair pair = LocalPair();
     RawEnd client(std::move(pair.first));
-    closed_ = 0;
     channel_ = std::make_unique<ShmServerChannel>(Context());
     EXPECT_TRUE(channel_->AddSharedStream(pair.second.release(), &loop_, true));
     EXPECT_TRUE(client.Receive(&message_));
@@ -128,8 +132,8 @@ TEST_F(ShmTrustTest, ABoardMustBeOne) {
     fds.push_back(std::move(items));
     client.Send({.type = MessageType::kBoard}, fds);
     EXPECT_FALSE(client.Receive(&message_));
-    Await([this] { return closed_ > 0; });
-    return why_;
+    Await([this] { return closing_->times > 0; });
+    return closing_->why;
   };
   const size_t right = 4096 * ((sizeof(Gates) + 4095) / 4096);
   EXPECT_THAT(with(Memfd(right, false, true), Memfd(1, false, false)), HasSubstr("gates"));
@@ -174,7 +178,7 @@ TEST_F(ShmTrustTest, BadClaimsAreRefusedWithAReason) {
   EXPECT_THAT(Claim(11, RegionKind::kFile, 4096, 8192, 0, Memfd(8192, false, false)), HasSubstr("holes"));
   EXPECT_EQ(Claim(12, RegionKind::kFile, 4096, 8192, 0, Memfd(8192, false, true)), "");
   EXPECT_THAT(Claim(13, static_cast<RegionKind>(9), 4096, 8192, 0, Memfd(8192, false, true)), HasSubstr("kind"));
-  EXPECT_EQ(closed_, 0);
+  EXPECT_EQ(closing_->times, 0);
 }
 
 struct BadDescription {
@@ -208,7 +212,6 @@ TEST_F(ShmTrustTest, BadDescriptionsMoveNothing) {
       // A session of its own.
       SocketPair pair = LocalPair();
       client_ = std::make_unique<RawEnd>(std::move(pair.first));
-      closed_ = 0;
       channel_ = std::make_unique<ShmServerChannel>(Context());
       ASSERT_TRUE(channel_->AddSharedStream(pair.second.release(), &loop_, true));
       ASSERT_TRUE(client_->Receive(&message_));
@@ -224,7 +227,7 @@ TEST_F(ShmTrustTest, BadDescriptionsMoveNothing) {
       EXPECT_EQ(end->finished, 1);
       EXPECT_NE(end->status, TransferStatus::kOk);
       if (bad.closes) ExpectClosed();
-      EXPECT_EQ(closed_, bad.closes ? 1 : 0);
+      EXPECT_EQ(closing_->times, bad.closes ? 1 : 0);
       EXPECT_TRUE(slot.Holds(payload));
       std::vector<char> bytes(kBytes);
       ASSERT_EQ(pread(file.get(), bytes.data(), kBytes, 0), static_cast<ssize_t>(kBytes));
