@@ -219,6 +219,8 @@ class BlockStoreImpl : public SsdOwner {
   // Of a read of chunks: the slot is the caller's alone.
   void OnPartLoaded(uint32_t block, uint32_t shard, const LoadCall& call, SsdRead::Outcome outcome, SlotRef slot);
   std::vector<LoadCall> TakeLoadsLocked(uint32_t block, uint32_t shard);
+  // What a load that brought nothing says; a record that is no good goes.
+  MissCause CauseOfFailedLoadLocked(uint32_t block, uint32_t shard, SsdRead::Outcome outcome, Leftovers* leftovers);
   void CountLoad(const ReadResult& result);
 
   // ---- block_store_ssd.cc

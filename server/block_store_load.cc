@@ -25,11 +25,6 @@ ChunkRange ChunksWorthReading(const PayloadPart& part, const RecordTable::Record
   return (touched.end - touched.first) * kChunkBytes * kWholeUnlessOneIn <= payload_bytes ? touched : ChunkRange();
 }
 
-// A disk that fails is lost with what it holds; bytes that are not what they were are said to be so.
-MissCause CauseOfLoss(SsdRead::Outcome outcome) {
-  return outcome == SsdRead::Outcome::kCorrupt ? MissCause::kCorrupt : MissCause::kNodeLost;
-}
-
 }  // namespace
 
 void BlockStoreImpl::Load(const Namespace& ns, uint32_t group, uint32_t shard, HashSpan hashes, LoadDone done,
@@ -180,10 +175,8 @@ void BlockStoreImpl::OnLoaded(uint32_t block, uint32_t shard, bool keep, SsdRead
           leased_bytes_.fetch_add(static_cast<int64_t>(arena_->SlotBytes(own)), std::memory_order_relaxed);
         }
       }
-    } else if (outcome != SsdRead::Outcome::kNoMemory) {
-      result.miss = CauseOfLoss(outcome);
-      if (outcome == SsdRead::Outcome::kCorrupt) corrupt_blocks_.fetch_add(1, std::memory_order_relaxed);
-      if (entry.removed == 0 && record != kNoRecord) LoseRecordLocked(block, shard, result.miss, &leftovers);
+    } else {
+      result.miss = CauseOfFailedLoadLocked(block, shard, outcome, &leftovers);
     }
     // The pin goes only after the policy knows the block, below.
   }
@@ -209,14 +202,14 @@ void BlockStoreImpl::OnPartLoaded(uint32_t block, uint32_t shard, const LoadCall
   ReadResult result;
   {
     std::lock_guard<std::mutex> lock(MutexOf(block));
-    const bool is_there = index_->entry(block).removed == 0 && index_->records(block)[shard] != kNoRecord;
     if (outcome == SsdRead::Outcome::kGood) {
       result.slot = std::move(slot);
-      if (is_there) ssd_->records().At(index_->records(block)[shard]).used_at = UseTimeNow(*clock_);
-    } else if (outcome != SsdRead::Outcome::kNoMemory) {
-      result.miss = CauseOfLoss(outcome);
-      if (outcome == SsdRead::Outcome::kCorrupt) corrupt_blocks_.fetch_add(1, std::memory_order_relaxed);
-      if (is_there) LoseRecordLocked(block, shard, result.miss, &leftovers);
+      const uint32_t record = index_->records(block)[shard];
+      if (index_->entry(block).removed == 0 && record != kNoRecord) {
+        ssd_->records().At(record).used_at = UseTimeNow(*clock_);
+      }
+    } else {
+      result.miss = CauseOfFailedLoadLocked(block, shard, outcome, &leftovers);
     }
     UnpinLocked(block, &returned);
   }
@@ -226,6 +219,19 @@ void BlockStoreImpl::OnPartLoaded(uint32_t block, uint32_t shard, const LoadCall
   passed_through_.fetch_add(result.slot ? 1 : 0, std::memory_order_relaxed);
   if (result.miss != MissCause::kNone) CountMiss(result.miss);
   (*call.done)(call.item, std::move(result));
+}
+
+// A disk that fails is lost with what it holds; bytes that are not what they were are said to be so.
+MissCause BlockStoreImpl::CauseOfFailedLoadLocked(uint32_t block, uint32_t shard, SsdRead::Outcome outcome,
+                                                  Leftovers* leftovers) {
+  if (outcome == SsdRead::Outcome::kNoMemory) return MissCause::kNone;
+  const bool is_corrupt = outcome == SsdRead::Outcome::kCorrupt;
+  const MissCause cause = is_corrupt ? MissCause::kCorrupt : MissCause::kNodeLost;
+  if (is_corrupt) corrupt_blocks_.fetch_add(1, std::memory_order_relaxed);
+  if (index_->entry(block).removed == 0 && index_->records(block)[shard] != kNoRecord) {
+    LoseRecordLocked(block, shard, cause, leftovers);
+  }
+  return cause;
 }
 
 void BlockStoreImpl::CountLoad(const ReadResult& result) {
