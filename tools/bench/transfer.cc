@@ -28,36 +28,18 @@ std::vector<std::string> LimitArguments(const TransferOptions& options) {
             "--connections",
             absl::StrCat(options.clients)};
   }
+  std::vector<std::string> arguments;
   if (options.transport == "shm") {
-    return {"copy",
-            "--op",
-            options.op == TransferOp::kPut ? "put" : "get",
-            "--by",
-            options.memfd ? "memcpy" : "process_vm",
-            "--block",
-            absl::StrCat(options.block_bytes),
-            "--segment",
-            absl::StrCat(options.segment_bytes),
-            "--threads",
-            connections,
-            "--server-arena",
-            absl::StrCat(options.working_set_bytes),
-            "--client-arena",
-            absl::StrCat(options.arena_bytes)};
+    arguments = {"copy", "--by", options.memfd ? "memcpy" : "process_vm", "--threads", connections};
+  } else {
+    arguments = {"stream", "--connections", connections};
   }
-  return {"stream",
-          "--op",
-          options.op == TransferOp::kPut ? "put" : "get",
-          "--block",
-          absl::StrCat(options.block_bytes),
-          "--segment",
-          absl::StrCat(options.segment_bytes),
-          "--connections",
-          connections,
-          "--server-arena",
-          absl::StrCat(options.working_set_bytes),
-          "--client-arena",
-          absl::StrCat(options.arena_bytes)};
+  arguments.insert(
+      arguments.end(),
+      {"--op", options.op == TransferOp::kPut ? "put" : "get", "--block", absl::StrCat(options.block_bytes),
+       "--segment", absl::StrCat(options.segment_bytes), "--server-arena", absl::StrCat(options.working_set_bytes),
+       "--client-arena", absl::StrCat(options.arena_bytes)});
+  return arguments;
 }
 
 std::vector<std::string> DiskArguments(const TransferOptions& options) {
