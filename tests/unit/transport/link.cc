@@ -41,7 +41,41 @@ class Loopback : public Link {
   loopback::LoopbackLink link_;
 };
 
-class Tcp : public Link {
+// Both ends on loops of their own.
+class OnLoops : public Link {
+ public:
+  ~OnLoops() override { End(); }
+
+  ServerChannel& server() override { return *server_; }
+  ClientChannel& client() override { return *client_; }
+  void Settle() override {
+    Nudge();
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  void Nudge() override {
+    for (auto& loop : server_loops_) loop->Run([] {});
+    for (auto& loop : client_loops_) loop->Run([] {});
+  }
+  void DestroyClient() override { client_.reset(); }
+  int broken() const override { return broken_; }
+
+ protected:
+  void End() {
+    server_.reset();
+    client_.reset();
+    // The streams end on their loops, and may call on_closed until then.
+    server_loops_.clear();
+    client_loops_.clear();
+  }
+
+  std::atomic<int> broken_{0};
+  std::vector<std::unique_ptr<EventLoop>> server_loops_;
+  std::vector<std::unique_ptr<EventLoop>> client_loops_;
+  std::unique_ptr<ServerChannel> server_;
+  std::unique_ptr<ClientChannel> client_;
+};
+
+class Tcp : public OnLoops {
  public:
   Tcp(int streams, int loops) {
     for (int i = 0; i < loops; ++i) {
@@ -58,33 +92,6 @@ class Tcp : public Link {
     }
     client_ = std::make_unique<tcp::TcpClientChannel>(std::move(context));
   }
-  ~Tcp() override {
-    server_.reset();
-    client_.reset();
-    // The streams end on their loops, and may call on_closed until then.
-    server_loops_.clear();
-    client_loops_.clear();
-  }
-
-  ServerChannel& server() override { return *server_; }
-  ClientChannel& client() override { return *client_; }
-  void Settle() override {
-    Nudge();
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
-  }
-  void Nudge() override {
-    for (auto& loop : server_loops_) loop->Run([] {});
-    for (auto& loop : client_loops_) loop->Run([] {});
-  }
-  void DestroyClient() override { client_.reset(); }
-  int broken() const override { return broken_; }
-
- private:
-  std::atomic<int> broken_{0};
-  std::vector<std::unique_ptr<EventLoop>> server_loops_;
-  std::vector<std::unique_ptr<EventLoop>> client_loops_;
-  std::unique_ptr<ServerChannel> server_;
-  std::unique_ptr<ClientChannel> client_;
 };
 
 // Registers the memory of what is exposed, for as long as it is.
@@ -144,7 +151,7 @@ class RegisteringChannel : public ClientChannel {
 };
 
 // Shared memory of some kind, with a TCP stream for what cannot be shared.
-class Shm : public Link {
+class Shm : public OnLoops {
  public:
   Shm(int streams, MemoryKind memory) {
     rlimit files;
@@ -173,33 +180,9 @@ class Shm : public Link {
     client_ = std::make_unique<RegisteringChannel>(*std::move(client));
   }
   ~Shm() override {
-    server_.reset();
-    client_.reset();
-    // The streams end on their loops, and may call on_closed until then.
-    server_loops_.clear();
-    client_loops_.clear();
+    End();
     ScatteredBuffer::UseMemory(MemoryKind::kPrivate);
   }
-
-  ServerChannel& server() override { return *server_; }
-  ClientChannel& client() override { return *client_; }
-  void Settle() override {
-    Nudge();
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
-  }
-  void Nudge() override {
-    for (auto& loop : server_loops_) loop->Run([] {});
-    for (auto& loop : client_loops_) loop->Run([] {});
-  }
-  void DestroyClient() override { client_.reset(); }
-  int broken() const override { return broken_; }
-
- private:
-  std::atomic<int> broken_{0};
-  std::vector<std::unique_ptr<EventLoop>> server_loops_;
-  std::vector<std::unique_ptr<EventLoop>> client_loops_;
-  std::unique_ptr<ServerChannel> server_;
-  std::unique_ptr<ClientChannel> client_;
 };
 
 }  // namespace
