@@ -115,15 +115,17 @@ absl::StatusOr<Greeting> OpenControlStream(const std::string& server, absl::stri
   greeting.session = std::string(reply->session);
   greeting.limits = reply->limits;
   greeting.socket = std::string(reply->socket);
+  greeting.ucx = reply->ucx;
   greeting.minor = reply->minor;
   return greeting;
 }
 
-absl::StatusOr<UniqueFd> OpenDataStream(const std::string& server, absl::string_view session, uint32_t shared_memory,
+absl::StatusOr<UniqueFd> OpenDataStream(const std::string& server, absl::string_view session, const StreamUse& use,
                                         int64_t deadline_ns, DialInterrupt* interrupt) {
   wire::DataHello hello;
   hello.session = session;
-  hello.shared_memory = shared_memory;
+  hello.shared_memory = use.shared_memory;
+  hello.ucx = use.ucx;
   UniqueFd fd;
   std::string buffer;
   const auto reply = Greet(server, {1, hello}, deadline_ns, interrupt, &fd, &buffer);

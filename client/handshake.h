@@ -23,15 +23,22 @@ struct Greeting {
   std::string session;  // what a data stream shows to join
   wire::Limits limits;
   std::string socket;  // the node's Unix socket, if it is on this host
+  wire::UcxOffer ucx = wire::UcxOffer::kNone;
   uint32_t minor = 0;  // the version in force
+};
+
+// What a data stream is for, as DataHello says it; none of these: it carries payload.
+struct StreamUse {
+  uint32_t shared_memory = 0;
+  bool ucx = false;
 };
 
 // Dials and exchanges Hello. FailedPrecondition names both versions when the majors
 // differ. Deadlines by Clock::Real; `interrupt` ends it sooner.
 absl::StatusOr<Greeting> OpenControlStream(const std::string& server, absl::string_view client_name,
                                            int64_t deadline_ns, DialInterrupt* interrupt);
-// Dials and joins the session. `shared_memory` as in DataHello.
-absl::StatusOr<UniqueFd> OpenDataStream(const std::string& server, absl::string_view session, uint32_t shared_memory,
+// Dials and joins the session.
+absl::StatusOr<UniqueFd> OpenDataStream(const std::string& server, absl::string_view session, const StreamUse& use,
                                         int64_t deadline_ns, DialInterrupt* interrupt);
 
 }  // namespace quarry

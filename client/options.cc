@@ -1,6 +1,8 @@
 #include "client/options.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <iterator>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -26,8 +28,10 @@ absl::Status CheckServer(const std::string& server) {
 
 absl::Status Validate(const ClientOptions& options) {
   constexpr uint32_t kMost = UINT32_MAX;
-  if (options.transport != "auto" && options.transport != "tcp" && options.transport != "shm") {
-    return absl::InvalidArgumentError(absl::StrCat("transport: 'auto', 'tcp' or 'shm', got '", options.transport, "'"));
+  constexpr absl::string_view kTransports[] = {"auto", "tcp", "shm", "ucx"};
+  if (std::find(std::begin(kTransports), std::end(kTransports), options.transport) == std::end(kTransports)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("transport: 'auto', 'tcp', 'shm' or 'ucx', got '", options.transport, "'"));
   }
   for (absl::Status status : {
            CheckServer(options.server),

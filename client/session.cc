@@ -2,40 +2,11 @@
 
 #include <algorithm>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "client/handshake.h"
 #include "client/options.h"
 #include "common/clock.h"
-#include "common/transport/registry.h"
 
 namespace quarry {
-namespace {
-
-// Streams over the node's Unix socket that join the session for shared memory. None: `why_not`
-// says what keeps it from working. The session's secret makes sure that whoever listens there is
-// the node that greeted.
-std::vector<UniqueFd> OpenSharedStreams(const ClientOptions& options, const Greeting& greeting, uint32_t count,
-                                        int64_t deadline_ns, DialInterrupt* interrupt, std::string* why_not) {
-  if (greeting.socket.empty()) {
-    *why_not = "the node is on another host, or has no Unix socket";
-    return {};
-  }
-  const std::string address =
-      absl::StartsWith(options.server, "unix:") ? options.server : absl::StrCat("unix:", greeting.socket);
-  std::vector<UniqueFd> streams;
-  for (uint32_t i = 0; i < count; ++i) {
-    auto stream = OpenDataStream(address, greeting.session, /*shared_memory=*/i == 0 ? 1 : 2, deadline_ns, interrupt);
-    if (!stream.ok()) {
-      *why_not = std::string(stream.status().message());
-      return {};
-    }
-    streams.push_back(*std::move(stream));
-  }
-  return streams;
-}
-
-}  // namespace
 
 Session::Session(SessionContext context, wire::Limits limits) : context_(std::move(context)), limits_(limits) {}
 
@@ -45,66 +16,28 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Open(const ClientOptions& opti
                                                        int64_t deadline_ns, DialInterrupt* interrupt) {
   auto greeting = OpenControlStream(options.server, ChosenClientName(options), deadline_ns, interrupt);
   if (!greeting.ok()) return greeting.status();
-  const uint32_t most = std::max(greeting->limits.max_data_streams, 1u);
-  std::string why_not;
-  std::vector<UniqueFd> shared;
-  if (options.transport != "tcp") {
-    shared = OpenSharedStreams(options, *greeting, std::min(options.data_streams, std::max(most / 2, 1u)), deadline_ns,
-                               interrupt, &why_not);
-  }
-  std::vector<UniqueFd> data;
-  const auto left = most - std::min(most - 1, static_cast<uint32_t>(shared.size()));
-  for (uint32_t i = 0; i < std::min(options.data_streams, left); ++i) {
-    auto stream = OpenDataStream(options.server, greeting->session, /*shared_memory=*/0, deadline_ns, interrupt);
-    if (!stream.ok()) return stream.status();
-    data.push_back(std::move(*stream));
-  }
   std::shared_ptr<Session> session(new Session(std::move(context), greeting->limits));
-  session->transport_.why = std::move(why_not);
-  absl::Status status = session->Connect(std::move(greeting->control), std::move(data), std::move(shared), deadline_ns);
-  if (!status.ok()) return status;
-  if (options.transport == "shm" && session->transport_.name != "shm") {
-    session->Dispose(absl::CancelledError("another transport was wanted"));
-    return absl::FailedPreconditionError(absl::StrCat("transport shm: ", session->transport_.why));
+  if (absl::Status status = session->Connect(options, *std::move(greeting), deadline_ns, interrupt); !status.ok()) {
+    return status;
   }
   return session;
 }
 
-std::vector<transport::JoinedStream> Session::Joined(std::vector<UniqueFd> streams) const {
-  std::vector<transport::JoinedStream> joined;
-  for (size_t i = 0; i < streams.size(); ++i) {
-    // Beginning after the control stream's loop, which they leave alone where they can.
-    joined.push_back({streams[i].release(), context_.loops[(i + 1) % context_.loops.size()]});
-  }
-  return joined;
-}
-
-absl::Status Session::Connect(UniqueFd control, std::vector<UniqueFd> data, std::vector<UniqueFd> shared,
-                              int64_t deadline_ns) {
-  transport::ClientChannelContext channel;
-  channel.streams = Joined(std::move(data));
-  channel.deadline_ns = deadline_ns;
-  channel.on_closed = [weak = weak_from_this()](const absl::Status& why) {
+absl::Status Session::Connect(const ClientOptions& options, Greeting greeting, int64_t deadline_ns,
+                              DialInterrupt* interrupt) {
+  const auto on_closed = [weak = weak_from_this()](const absl::Status& why) {
     const auto self = weak.lock();
     if (self == nullptr) return;
     self->PostSafely([why](Session* session) {
       session->Break(absl::UnavailableError(absl::StrCat("data stream: ", absl::string_view(why.message()))));
     });
   };
+  auto opened = OpenChannel(options, greeting, context_.loops, on_closed, deadline_ns, interrupt);
+  if (!opened.ok()) return opened.status();
+  channel_ = std::move(opened->channel);
+  transport_ = std::move(opened->choice);
   ControlStream::Listener* const listener = this;
-  control_ = std::make_shared<ControlStream>(std::move(control), loop(), listener);
-  transport_.name = shared.empty() ? "tcp" : "shm";
-  absl::StatusOr<std::unique_ptr<transport::ClientChannel>> made = nullptr;
-  if (!shared.empty()) {
-    transport::ClientChannelContext with_shared = channel;
-    with_shared.shared_streams = Joined(std::move(shared));
-    made = transport::MakeClientChannel("shm", std::move(with_shared));
-    transport_.why = made.ok() ? "the node is on this host" : std::string(made.status().message());
-    if (!made.ok()) transport_.name = "tcp";
-  }
-  if (transport_.name == "tcp") made = transport::MakeClientChannel("tcp", std::move(channel));
-  if (!made.ok()) return made.status();
-  channel_ = std::move(*made);
+  control_ = std::make_shared<ControlStream>(std::move(greeting.control), loop(), listener);
   loop()->Run([this] { control_->Start(); });
   return absl::OkStatus();
 }

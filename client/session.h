@@ -20,11 +20,12 @@
 #include "client/control_stream.h"
 #include "client/counters.h"
 #include "client/dial_interrupt.h"
+#include "client/handshake.h"
+#include "client/open_channel.h"
 #include "client/operation.h"
 #include "client/reply_operation.h"
 #include "common/net/event_loop.h"
 #include "common/session/messages.h"
-#include "common/transport/registry.h"
 #include "common/transport/transport.h"
 #include "quarry/client.h"
 
@@ -33,11 +34,6 @@ namespace quarry {
 // A server that reads nothing gets no more to read: beyond so much unsent, new operations
 // are refused.
 inline constexpr size_t kMaxOutgoingBytes = 8 << 20;
-
-struct TransportChoice {
-  std::string name;
-  std::string why;  // completes "because ..."
-};
 
 struct SessionContext {
   uint32_t number = 0;            // counts a client's sessions, from 1
@@ -86,8 +82,7 @@ class Session : public OperationHost, private ControlStream::Listener, public st
 
  private:
   Session(SessionContext context, wire::Limits limits);
-  absl::Status Connect(UniqueFd control, std::vector<UniqueFd> data, std::vector<UniqueFd> shared, int64_t deadline_ns);
-  std::vector<transport::JoinedStream> Joined(std::vector<UniqueFd> streams) const;
+  absl::Status Connect(const ClientOptions& options, Greeting greeting, int64_t deadline_ns, DialInterrupt* interrupt);
 
   EventLoop* loop() const { return context_.loops.front(); }
   std::shared_ptr<Operation> Find(uint64_t id) const;

@@ -40,6 +40,9 @@ struct ServerConfig {
   std::string advertise_metrics;
   std::string socket = "auto";  // "auto", "none" (or empty), or a path
   bool insecure = false;
+  bool ucx = false;
+  bool ucx_trusted_fabric = false;  // and ucx
+  std::string ucx_library;          // empty: libucp.so.0
 
   uint32_t control_threads = 1;
   int64_t control_spin_ns = 200'000;

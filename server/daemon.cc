@@ -182,6 +182,9 @@ absl::Status Daemon::OpenSessions(const ServerConfig& config) {
   options.max_sessions = config.max_sessions;
   max_sessions_ = config.max_sessions;
   options.node_name = node_name_;
+  if (config.ucx || config.ucx_trusted_fabric) {
+    options.ucx = {.library = config.ucx_library, .trusted_fabric = config.ucx_trusted_fabric};
+  }
   absl::StatusOr<std::unique_ptr<SessionServer>> sessions =
       SessionServer::Create(std::move(options), service_.get(), &metrics_);
   if (!sessions.ok()) return sessions.status();

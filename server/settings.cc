@@ -209,6 +209,12 @@ void AppendAddresses(ServerConfig* c, std::vector<Setting>* out) {
                       "Unix socket for sessions, or none; default: auto (in /run/quarry or $XDG_RUNTIME_DIR)",
                       &c->socket, kMaxSocketPathBytes));
   out->push_back(Switch("insecure", "Allow addresses beyond loopback without TLS and tokens", &c->insecure));
+  out->push_back(Switch("ucx", "Let clients on this host move payload by UCX, which believes what they say", &c->ucx));
+  out->push_back(Switch("ucx-trusted-fabric",
+                        "The same for all clients, over whatever network UCX finds; nothing there is encrypted",
+                        &c->ucx_trusted_fabric));
+  out->push_back(
+      Text("ucx-library", "PATH", "The libucp to load; default: libucp.so.0", &c->ucx_library, kMaxPathBytes));
 }
 
 void AppendRunning(ServerConfig* c, std::vector<Setting>* out) {

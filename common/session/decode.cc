@@ -64,6 +64,7 @@ HelloReply Absent() {
 
 constexpr GroupKind Last(GroupKind) { return GroupKind::kState; }
 constexpr MissCause Last(MissCause) { return static_cast<MissCause>(kMissCauses - 1); }
+constexpr UcxOffer Last(UcxOffer) { return UcxOffer::kFabric; }
 constexpr PutOutcome Last(PutOutcome) { return PutOutcome::kRefused; }
 constexpr LeaseLimit Last(LeaseLimit) { return static_cast<LeaseLimit>(kLeaseLimits - 1); }
 constexpr RefusalReason Last(RefusalReason) { return static_cast<RefusalReason>(kRefusalReasons - 1); }

@@ -60,6 +60,7 @@ void Fields(auto& coder, Is<DataHello> auto& m) {
   coder.Field(2, m.minor);
   coder.Field(3, m.session);
   coder.Field(4, m.shared_memory);
+  coder.Field(5, m.ucx);
 }
 
 void Fields(auto& coder, Is<OpenNamespace> auto& m) {
@@ -172,6 +173,7 @@ void Fields(auto& coder, Is<HelloReply> auto& m) {
   coder.Field(4, m.limits);
   coder.Field(5, m.node);
   coder.Field(6, m.socket);
+  coder.Field(7, m.ucx);
 }
 
 void Fields(auto& coder, Is<NamespaceReply> auto& m) {

@@ -43,6 +43,7 @@ struct DataHello {
   uint32_t minor = kMinorVersion;
   absl::string_view session;
   uint32_t shared_memory = 0;
+  bool ucx = false;
 };
 
 struct OpenNamespace {
@@ -165,6 +166,9 @@ struct Limits {
   uint32_t max_requests = 1024;
 };
 
+// To whom a node moves payload by UCX.
+enum class UcxOffer : uint32_t { kNone, kWithinHost, kFabric };
+
 struct HelloReply {
   uint32_t major = kMajorVersion;
   uint32_t minor = kMinorVersion;
@@ -172,6 +176,7 @@ struct HelloReply {
   Limits limits;
   absl::string_view node;
   absl::string_view socket;
+  UcxOffer ucx = UcxOffer::kNone;
 };
 
 struct NamespaceReply {

@@ -3,10 +3,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/transport/shm/client_channel.h"
 #include "common/transport/shm/server_channel.h"
 #include "common/transport/tcp/client_channel.h"
 #include "common/transport/tcp/server_channel.h"
+#if QUARRY_WITH_UCX
+#include "common/transport/ucx/client_channel.h"
+#include "common/transport/ucx/server_channel.h"
+#endif
 
 namespace quarry::transport {
 namespace {
@@ -27,19 +32,39 @@ std::unique_ptr<ServerChannel> MakeServer(ServerChannelContext context) {
   return std::make_unique<Channel>(std::move(context));
 }
 
+#if QUARRY_WITH_UCX
+// What a client that does not want UCX moves over is the others'.
+std::unique_ptr<ServerChannel> MakeUcxServer(ServerChannelContext context) {
+  return std::make_unique<ucx::UcxServerChannel>(std::move(context), MakeServer<shm::ShmServerChannel>);
+}
+#endif
+
 constexpr Entry kTransports[] = {
     {"tcp", MakeClient<tcp::TcpClientChannel>, MakeServer<tcp::TcpServerChannel>},
     {"shm", shm::ShmClientChannel::Create, MakeServer<shm::ShmServerChannel>},
+#if QUARRY_WITH_UCX
+    {"ucx", ucx::UcxClientChannel::Create, MakeUcxServer},
+#endif
 };
 
 absl::StatusOr<const Entry*> Find(const std::string& name) {
   for (const Entry& entry : kTransports) {
     if (name == entry.name) return &entry;
   }
-  return absl::InvalidArgumentError(absl::StrCat("transport '", name, "' is not one of: tcp, shm"));
+  std::vector<absl::string_view> names;
+  for (const Entry& entry : kTransports) names.push_back(entry.name);
+  return absl::InvalidArgumentError(absl::StrCat("transport '", name, "' is not one of: ", absl::StrJoin(names, ", ")));
 }
 
 }  // namespace
+
+absl::StatusOr<std::shared_ptr<UcxHost>> MakeUcxHost([[maybe_unused]] const UcxOptions& options) {
+#if QUARRY_WITH_UCX
+  return ucx::Host::Create(options);
+#else
+  return absl::FailedPreconditionError("this was built without UCX");
+#endif
+}
 
 absl::StatusOr<std::unique_ptr<ClientChannel>> MakeClientChannel(const std::string& transport,
                                                                  ClientChannelContext context) {

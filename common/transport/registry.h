@@ -14,6 +14,27 @@
 
 namespace quarry::transport {
 
+// What UCX is to be used, and where.
+struct UcxOptions {
+  std::string library;  // path of libucp, or a name that the loader looks up; empty: libucp.so.0
+  // Whatever network UCX finds, not only the loopback device and shared memory. What travels over
+  // it is neither encrypted nor authenticated.
+  bool trusted_fabric = false;
+};
+
+// What all sessions of a server share of UCX.
+class UcxHost {
+ public:
+  virtual ~UcxHost() = default;
+  // Memory of slots, said once: the adapters are told about it where that helps.
+  virtual absl::Status Map(MemoryRange range) = 0;
+  // After the channels have been closed, before their loops end.
+  virtual void Shutdown() = 0;
+  virtual std::string version() const = 0;
+};
+// FailedPrecondition: built without UCX. NotFound: it is not installed.
+absl::StatusOr<std::shared_ptr<UcxHost>> MakeUcxHost(const UcxOptions& options);
+
 // A data stream that has joined its session; the channel takes the fd.
 struct JoinedStream {
   int fd = -1;
@@ -26,6 +47,9 @@ struct ClientChannelContext {
   // take to be greeted.
   std::vector<JoinedStream> shared_streams;
   int64_t deadline_ns = 0;
+  // "ucx": the stream that joined for it, on which the ends greet each other by the same time.
+  JoinedStream ucx_stream;
+  UcxOptions ucx;
   // Called once, on a loop's thread, when the channel breaks (not when it is destroyed):
   // no further item arrives or is sent. Withdraw is still needed, and works.
   std::function<void(absl::Status)> on_closed;
@@ -35,10 +59,11 @@ struct ServerChannelContext {
   // Called once, on a loop's thread, when the channel breaks (not when it is closed).
   std::function<void(absl::Status)> on_closed;
   uint32_t max_streams = 16;
+  std::shared_ptr<UcxHost> ucx;  // "ucx" needs it
 };
 
 // InvalidArgument when there is no transport of that name. Others: it does not work with this
-// peer, and of the context only `shared_streams` were taken.
+// peer, and of the context only `shared_streams` and `ucx_stream` were taken.
 absl::StatusOr<std::unique_ptr<ClientChannel>> MakeClientChannel(const std::string& transport,
                                                                  ClientChannelContext context);
 absl::StatusOr<std::unique_ptr<ServerChannel>> MakeServerChannel(const std::string& transport,

@@ -46,6 +46,8 @@ enum class TransferStatus : uint8_t {
   kWrongSize,  // the item is not as long as the buffer for it
 };
 
+enum class Carrier : uint8_t { kTcp, kShm, kUcx };
+
 // ---------------------------------------------------------------- server end
 
 // One movement between a slot and a client's item. The server subclasses it to keep the
@@ -79,8 +81,8 @@ class Transfer {
   // bytes of the first and the last touched chunk that are in the range.
   uint64_t edge_sums[2] = {0, 0};
   int64_t deadline_ns = 0;  // by Clock::Real(); 0: none. Not started after it.
-  // Set by the channel: it moved, or was about to move, within the client's memory itself.
-  bool shared_memory = false;
+  // Set by the channel: how it moved, or was about to move.
+  Carrier carrier = Carrier::kTcp;
 };
 
 // The server's end towards one session. Thread-safe.
@@ -100,6 +102,11 @@ class ServerChannel {
   // The same for a connection from within the host on which no payload travels: for transports
   // that reach the client's memory. `first`: the one on which both ends say what they share.
   virtual bool AddSharedStream(int fd, EventLoop*, bool /*first*/) {
+    close(fd);
+    return false;
+  }
+  // The same for a connection on which the ends of UCX greet each other.
+  virtual bool AddUcxStream(int fd, EventLoop*) {
     close(fd);
     return false;
   }

@@ -27,7 +27,7 @@ Labels LabelsOf(Via via, Transfer::Kind kind) {
 
 void AddTransfers(Families& out, const ServiceMetrics& service) {
   const auto for_each_kind = [&](auto&& add) {
-    for (const Via via : {Via::kTcp, Via::kGrpc, Via::kShm}) {
+    for (const Via via : {Via::kTcp, Via::kGrpc, Via::kShm, Via::kUcx}) {
       for (const auto kind : {Transfer::Kind::kWrite, Transfer::Kind::kRead}) {
         add(service.transfers[static_cast<size_t>(via)][static_cast<size_t>(kind)], LabelsOf(via, kind));
       }

@@ -78,8 +78,9 @@ struct TransferMetrics {
 };
 
 // What carries payload between the node and its clients.
-enum class Via : uint8_t { kTcp, kGrpc, kShm };
-inline constexpr int kVias = 3;
+enum class Via : uint8_t { kTcp, kGrpc, kShm, kUcx };
+inline constexpr int kVias = 4;
+Via ViaOf(transport::Carrier carrier);
 const char* Name(Via via);
 
 struct ServiceMetrics {

@@ -176,8 +176,7 @@ void TransferScheduler::Cancel(SessionId id, uint64_t request) {
 }
 
 void TransferScheduler::Count(const Transfer& transfer, TransferStatus status, int64_t duration_ns) {
-  metrics_->transfers_of(transfer.kind, transfer.shared_memory ? Via::kShm : Via::kTcp)
-      .Ended(status, transfer.bytes, duration_ns);
+  metrics_->transfers_of(transfer.kind, ViaOf(transfer.carrier)).Ended(status, transfer.bytes, duration_ns);
 }
 
 void TransferScheduler::OnFinished(SessionId id, uint64_t bytes) {

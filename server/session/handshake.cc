@@ -110,6 +110,7 @@ void Handshake::Interpret(const wire::ClientMessage& message, Result* result) {
     result->status = CheckVersion(data->major, data->minor);
     result->session = std::string(data->session);
     result->shared_memory = data->shared_memory;
+    result->ucx = data->ucx;
   } else {
     result->status = absl::FailedPreconditionError("the first message must be hello or data_hello");
   }

@@ -29,6 +29,7 @@ class Handshake : public FdHandler {
     std::string credential;      // control
     std::string session;         // data: the session that it joins
     uint32_t shared_memory = 0;  // data: DataHello.shared_memory
+    bool ucx = false;            // data: DataHello.ucx
     uint32_t minor = 0;          // the version in force
     uint64_t request = 0;        // of the message, for the reply
     absl::Status status;         // why there is no valid fd

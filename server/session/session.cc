@@ -28,7 +28,8 @@ void Session::Open(UniqueFd fd, wire::MessageBuffer buffer, uint64_t hello_reque
       std::move(fd), loop(), std::move(buffer), [this](absl::string_view message) { OnMessage(message); },
       [this](const absl::Status& status) { parts_.on_closed(shared_from_this(), status); });
   const wire::Limits limits = service().limits();
-  Send(hello_request, wire::HelloReply{wire::kMajorVersion, minor, parts_.id, limits, parts_.node, parts_.socket});
+  Send(hello_request,
+       wire::HelloReply{wire::kMajorVersion, minor, parts_.id, limits, parts_.node, parts_.socket, parts_.ucx});
   stream_->Open();
 }
 

@@ -44,6 +44,7 @@ class Session : public std::enable_shared_from_this<Session> {
     std::string node;
     std::string view_digest;
     std::string socket;  // as HelloReply says it
+    wire::UcxOffer ucx = wire::UcxOffer::kNone;
     // Called once when the session ends by itself.
     std::function<void(const std::shared_ptr<Session>&, absl::Status)> on_closed;
   };

@@ -88,6 +88,11 @@ SessionServer::SessionServer(SessionServerOptions options, CacheService* service
 absl::StatusOr<std::unique_ptr<SessionServer>> SessionServer::Create(SessionServerOptions options,
                                                                      CacheService* service, ServiceMetrics* metrics) {
   std::unique_ptr<SessionServer> server(new SessionServer(std::move(options), service, metrics));
+  if (server->options_.ucx.has_value()) {
+    auto ucx = transport::MakeUcxHost(*server->options_.ucx);
+    if (!ucx.ok()) return ucx.status();
+    server->ucx_ = *std::move(ucx);
+  }
   if (absl::Status status = server->Listen(); !status.ok()) return status;
   return server;
 }
@@ -136,6 +141,7 @@ SessionServer::~SessionServer() {
       }
     });
   }
+  if (ucx_ != nullptr) ucx_->Shutdown();
   data_loops_.clear();
   control_loops_.clear();
   if (!options_.unix_socket_path.empty()) unlink(options_.unix_socket_path.c_str());
@@ -200,8 +206,10 @@ void SessionServer::OpenSession(EventLoop* loop, Handshake::Result result) {
     if (session == nullptr) return;
     session->loop()->Post([this, session, status] { OnSessionClosed(session, status); });
   };
+  // Either moves what its client does not want so over TCP.
   auto channel = transport::MakeServerChannel(
-      "shm", {.on_closed = std::move(on_broken), .max_streams = service_->limits().max_data_streams});
+      ucx_ != nullptr ? "ucx" : "shm",
+      {.on_closed = std::move(on_broken), .max_streams = service_->limits().max_data_streams, .ucx = ucx_});
   if (!channel.ok()) return refuse(SessionRefusal::kHandshake, channel.status());
 
   Session::Parts parts;
@@ -214,7 +222,9 @@ void SessionServer::OpenSession(EventLoop* loop, Handshake::Result result) {
   parts.tenant = std::string(kDefaultTenant);
   parts.node = options_.node_name;
   parts.view_digest = ViewDigest({options_.node_name});
-  if (IsWithinHost(result.fd.get())) parts.socket = options_.unix_socket_path;
+  const bool within_host = IsWithinHost(result.fd.get());
+  if (within_host) parts.socket = options_.unix_socket_path;
+  parts.ucx = OfferTo(within_host);
   parts.on_closed = [this](const SessionPtr& session, const absl::Status& status) { OnSessionClosed(session, status); };
   SessionPtr session;
   {
@@ -230,6 +240,12 @@ void SessionServer::OpenSession(EventLoop* loop, Handshake::Result result) {
   metrics_->sessions.fetch_add(1, std::memory_order_relaxed);
   metrics_->sessions_total.fetch_add(1, std::memory_order_relaxed);
   session->Open(std::move(result.fd), std::move(result.buffer), result.request, result.minor);
+}
+
+wire::UcxOffer SessionServer::OfferTo(bool within_host) const {
+  if (ucx_ == nullptr) return wire::UcxOffer::kNone;
+  if (options_.ucx->trusted_fabric) return wire::UcxOffer::kFabric;
+  return within_host ? wire::UcxOffer::kWithinHost : wire::UcxOffer::kNone;
 }
 
 void SessionServer::JoinDataStream(Handshake::Result result) {
@@ -256,13 +272,17 @@ void SessionServer::JoinDataStream(Handshake::Result result) {
     return refuse(SessionRefusal::kHandshake,
                   absl::FailedPreconditionError("shared_memory: only over the node's Unix socket"));
   }
+  if (result.ucx && OfferTo(IsWithinHost(result.fd.get())) == wire::UcxOffer::kNone) {
+    return refuse(SessionRefusal::kHandshake, absl::FailedPreconditionError("ucx: not offered to clients here"));
+  }
   SendNow(result.fd.get(), {result.request, wire::HelloReply{wire::kMajorVersion, result.minor, result.session,
                                                              service_->limits(), options_.node_name, ""}});
   EventLoop* loop = data_loops_[next_data_.fetch_add(1) % data_loops_.size()].get();
   transport::ServerChannel& channel = *session->channel();
   const int fd = result.fd.release();
-  const bool added = result.shared_memory != 0 ? channel.AddSharedStream(fd, loop, result.shared_memory == 1)
-                                               : channel.AddStream(fd, loop);
+  const bool added = result.ucx                  ? channel.AddUcxStream(fd, loop)
+                     : result.shared_memory != 0 ? channel.AddSharedStream(fd, loop, result.shared_memory == 1)
+                                                 : channel.AddStream(fd, loop);
   if (!added) {
     metrics_->Refused(SessionRefusal::kUnknownSession);
     spdlog::info("session of {}: data stream refused: the session is closing", session->client());

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "common/net/event_loop.h"
 #include "common/net/socket.h"
+#include "common/transport/registry.h"
 #include "server/cache_service.h"
 #include "server/scheduler/transfer_scheduler.h"
 #include "server/session/handshake.h"
@@ -30,6 +32,7 @@ struct SessionServerOptions {
   uint32_t max_sessions = 4096;
   std::string node_name;
   TransferSchedulerOptions scheduler;
+  std::optional<transport::UcxOptions> ucx;  // none: no client is offered UCX
 };
 
 // What can go wrong with the front end itself.
@@ -67,6 +70,7 @@ class SessionServer {
   // On the control loop of the connection.
   void OnHandshake(EventLoop* loop, Handshake* handshake, Handshake::Result result);
   void OpenSession(EventLoop* loop, Handshake::Result result);
+  wire::UcxOffer OfferTo(bool within_host) const;
   void JoinDataStream(Handshake::Result result);
   void OnSessionClosed(const SessionPtr& session, const absl::Status& status);
   std::vector<SessionPtr> sessions();
@@ -77,6 +81,7 @@ class SessionServer {
   TransferScheduler scheduler_;
   std::vector<HostPort> addresses_;
   std::atomic<bool> accepting_{true};
+  std::shared_ptr<transport::UcxHost> ucx_;                         // may be nullptr
   std::vector<std::unique_ptr<LoopHeartbeat>> control_heartbeats_;  // of control_loops_, which go first
   std::vector<std::unique_ptr<LoopHeartbeat>> data_heartbeats_;
   std::vector<std::unique_ptr<EventLoop>> control_loops_;

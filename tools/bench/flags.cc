@@ -123,7 +123,9 @@ void AddTransferFlags(CLI::App* app, ParsedTransfer* parsed) {
   TransferOptions& options = parsed->options;
   AddServerFlags(app, &options.server);
   Add(app, "--op", &parsed->op, "What to measure")->check(CLI::IsMember({"put", "get", "fetch", "match"}));
-  Add(app, "--transport", &options.transport, "How the bytes travel")->check(CLI::IsMember({"tcp", "auto", "shm"}));
+  Add(app, "--transport", &options.transport, "How the bytes travel")
+      ->check(CLI::IsMember({"tcp", "auto", "shm", "ucx"}));
+  Add(app, "--ucx-library", &options.ucx_library, "transport ucx: libucp of both ends and of the limit");
   Add(app, "--buffers", &parsed->buffers, "The clients' memory: host, or a memfd, which a server on the host maps")
       ->check(CLI::IsMember({"host", "memfd"}));
   AddSize(app, "--block", &options.block_bytes, "Payload of a block");
@@ -131,12 +133,13 @@ void AddTransferFlags(CLI::App* app, ParsedTransfer* parsed) {
   parsed->batch = Add(app, "--batch", &options.batch, "Blocks of one call; tier ssd: a put has 8 unless given")
                       ->check(CLI::Range(1u, kMaxBatch));
   Add(app, "--inflight", &options.inflight, "Calls under way a client")->check(CLI::Range(1u, kMaxBatch));
-  parsed->clients =
-      Add(app, "--clients", &options.clients, "Clients; match: 1 unless given")->check(CLI::Range(1u, kMaxClients));
+  parsed->clients = Add(app, "--clients", &options.clients, "Clients; match, transport ucx: 1 unless given")
+                        ->check(CLI::Range(1u, kMaxClients));
   Add(app, "--streams", &options.streams, "Data connections a client")->check(CLI::Range(1u, kMaxStreams));
   AddDuration(app, "--duration", &options.duration_ns, "How long to measure Quarry; as long again for the limit");
   Add(app, "--against", &parsed->against,
-      "limit: alternate with plain sockets, with plain copies of transport shm, with direct IO of tier ssd")
+      "limit: alternate with plain sockets, with plain copies of transport shm, with bare UCX, with direct IO of "
+      "tier ssd")
       ->check(CLI::IsMember({"limit"}));
   Add(app, "--pairs", &options.pairs, "Alternations with the limit")->check(CLI::Range(1u, 1000u));
   AddSize(app, "--arena", &options.arena_bytes, "Memory of all clients together");
@@ -176,8 +179,13 @@ void FinishTransfer(ParsedTransfer* parsed) {
   if (parsed->tier != "ssd" && !options.server.ssd_dir.empty()) {
     throw CLI::ValidationError("--ssd-dir", "is of --tier ssd");
   }
+  const bool one_client = options.op == TransferOp::kMatch || options.transport == "ucx";
+  if (one_client && parsed->clients->count() == 0) options.clients = 1;
+  if (options.transport == "ucx") {
+    options.server.quarryd_flags.emplace_back("--ucx");
+    if (!options.ucx_library.empty()) options.server.quarryd_flags.push_back("--ucx-library=" + options.ucx_library);
+  }
   if (options.op != TransferOp::kMatch) return;
-  if (parsed->clients->count() == 0) options.clients = 1;
   if (parsed->memory->count() == 0) {
     options.server.memory_bytes =
         kMatchMemoryExtra +

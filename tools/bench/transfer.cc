@@ -29,7 +29,10 @@ std::vector<std::string> LimitArguments(const TransferOptions& options) {
             absl::StrCat(options.clients)};
   }
   std::vector<std::string> arguments;
-  if (options.transport == "shm") {
+  if (options.transport == "ucx") {
+    arguments = {"ucx"};
+    if (!options.ucx_library.empty()) arguments.insert(arguments.end(), {"--library", options.ucx_library});
+  } else if (options.transport == "shm") {
     arguments = {"copy", "--by", options.memfd ? "memcpy" : "process_vm", "--threads", connections};
   } else {
     arguments = {"stream", "--connections", connections};
@@ -110,7 +113,7 @@ class Runner {
       disk_ = *std::move(disk);
     }
     if (!NeedsSockets()) return absl::OkStatus();
-    if (options_.op != TransferOp::kMatch && options_.transport != "shm") {
+    if (options_.op != TransferOp::kMatch && options_.transport == "tcp") {
       auto iperf3 = RunIperf3(options_.clients * options_.streams);
       if (!iperf3.ok()) return iperf3.status();
       report_.iperf3_gb_per_s = *iperf3;

@@ -24,7 +24,8 @@ struct TransferOptions {
   TransferOp op = TransferOp::kGet;
   Tier tier = Tier::kDram;
   std::string transport = "tcp";
-  bool memfd = false;  // the clients' memory: a memfd each
+  std::string ucx_library;  // transport ucx; empty: the system's
+  bool memfd = false;       // the clients' memory: a memfd each
   uint64_t block_bytes = 2 << 20;
   uint64_t segment_bytes = 64 << 10;
   uint32_t batch = 32;                  // blocks of one call

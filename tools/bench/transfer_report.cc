@@ -88,6 +88,10 @@ std::string LimitText(const TransferOptions& options, const TransferReport& repo
                           options.memfd ? "memcpy" : "process_vm calls", report.limit_gb_per_s);
     return text + PairsText(report);
   }
+  if (options.transport == "ucx") {
+    absl::StrAppendFormat(&text, "bare UCX, one worker at each end: %.2f GB/s; ", report.limit_gb_per_s);
+    return text + PairsText(report);
+  }
   absl::StrAppendFormat(
       &text, "plain sockets: %.2f GB/s with buffers of %s; ",
       report.ssd.has_value() ? report.ssd->sockets_gb_per_s : report.limit_gb_per_s,

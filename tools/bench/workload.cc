@@ -37,6 +37,7 @@ absl::StatusOr<std::unique_ptr<Client>> Connect(const TransferOptions& options, 
   client.server = server;
   client.client_name = "quarry-bench";
   client.transport = options.transport;
+  client.ucx_library = options.ucx_library;
   client.data_streams = options.streams;
   client.verify_checksums = options.checksum;
   return Client::Create(client);

@@ -49,10 +49,16 @@ struct ClientOptions {
   // The node's transfer address: "host:port", "[v6]:port", or "unix:PATH".
   std::string server = "127.0.0.1:7421";
   std::string client_name;  // for the server's logs; empty: the program's name
-  // "auto", "tcp" or "shm". With "shm" a node on the same host reads and writes registered memory
-  // itself, over its Unix socket; memory that it cannot reach still moves over TCP. "auto" is
-  // "shm" where that works, else "tcp".
+  // "auto", "tcp", "shm" or "ucx". With "shm" a node on the same host reads and writes registered
+  // memory itself, over its Unix socket; memory that it cannot reach still moves over TCP. With
+  // "ucx" payload moves by UCX, which is loaded for it. "auto" is "shm" where that works, else
+  // "ucx" where both ends may use it over the network and this host has an RDMA device, else "tcp".
   std::string transport = "auto";
+  // Path or name of libucp; empty: libucp.so.0. One that the process has mapped already is used.
+  std::string ucx_library;
+  // UCX may use any network, not only the loopback device and shared memory. It neither encrypts
+  // nor authenticates what travels there.
+  bool ucx_trusted_fabric = false;
   uint32_t data_streams = 1;              // 1 to 16
   uint32_t io_threads = 1;                // 1 to 16; data streams are spread over them
   uint32_t connect_timeout_ms = 5'000;    // of Create, and of each later attempt

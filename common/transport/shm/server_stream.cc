@@ -132,7 +132,7 @@ void ServerStream::Begin(std::unique_ptr<Transfer> transfer) {
     shared_->by_stream->Start(std::move(active_));
     return;
   }
-  active_->shared_memory = true;
+  active_->carrier = Carrier::kShm;
   if (found == ItemCopy::Found::kMalformed) return Break(copy_->status());
   if (!active_->Prepare()) {
     CloseCopy(active_->id.request);

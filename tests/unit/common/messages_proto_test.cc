@@ -73,11 +73,12 @@ TEST_F(AgainstGenerated, HelloAndDataHello) {
   EXPECT_EQ(hello.minor, 3u);
   EXPECT_EQ(hello.client, "c");
   EXPECT_EQ(hello.credential, absl::string_view("\0k", 2));
-  const auto data = Client<DataHello>(R"(data_hello { major: 2 minor: 3 session: "s" shared_memory: 4 })");
+  const auto data = Client<DataHello>(R"(data_hello { major: 2 minor: 3 session: "s" shared_memory: 4 ucx: true })");
   EXPECT_EQ(data.major, 2u);
   EXPECT_EQ(data.minor, 3u);
   EXPECT_EQ(data.session, "s");
   EXPECT_EQ(data.shared_memory, 4u);
+  EXPECT_TRUE(data.ucx);
 }
 
 TEST_F(AgainstGenerated, OpenNamespace) {
@@ -206,12 +207,13 @@ TEST_F(AgainstGenerated, ErrorHelloReplyNamespaceReplyAndView) {
   EXPECT_EQ(error.message, "m");
   EXPECT_THAT(error.differing_fields, ElementsAre("a", "b"));
   const auto hello = Server<HelloReply>(
-      R"(hello_reply { major: 1 minor: 2 session: "s" node: "n" socket: "/p" limits { max_items: 3 max_lease_ms: 4
+      R"(hello_reply { major: 1 minor: 2 session: "s" node: "n" socket: "/p" ucx: UCX_OFFER_FABRIC limits { max_items: 3 max_lease_ms: 4
            max_message_bytes: 5 max_data_streams: 6 max_namespaces: 7 max_requests: 8 } })");
   EXPECT_EQ(hello.minor, 2u);
   EXPECT_EQ(hello.session, "s");
   EXPECT_EQ(hello.node, "n");
   EXPECT_EQ(hello.socket, "/p");
+  EXPECT_EQ(hello.ucx, UcxOffer::kFabric);
   EXPECT_EQ(hello.limits.max_items, 3u);
   EXPECT_EQ(hello.limits.max_lease_ms, 4u);
   EXPECT_EQ(hello.limits.max_message_bytes, 5u);

@@ -16,10 +16,15 @@
 #include "common/clock.h"
 #include "common/net/event_loop.h"
 #include "common/transport/loopback/loopback.h"
+#include "common/transport/registry.h"
 #include "common/transport/shm/client_channel.h"
 #include "common/transport/shm/server_channel.h"
 #include "common/transport/tcp/client_channel.h"
 #include "common/transport/tcp/server_channel.h"
+#if QUARRY_WITH_UCX
+#include "common/transport/ucx/client_channel.h"
+#include "common/transport/ucx/server_channel.h"
+#endif
 #include "tests/unit/transport/memory.h"
 #include "tests/unit/transport/sockets.h"
 
@@ -185,18 +190,61 @@ class Shm : public OnLoops {
   }
 };
 
+#if QUARRY_WITH_UCX
+// Over lanes of some kind. QUARRY_TEST_UCX_LIBRARY: of another UCX than the system's.
+class Ucx : public OnLoops {
+ public:
+  explicit Ucx(const char* lanes) {
+    if (setenv("UCX_TLS", lanes, 1) != 0) std::abort();
+    UcxOptions options;
+    if (const char* library = std::getenv("QUARRY_TEST_UCX_LIBRARY"); library != nullptr) options.library = library;
+    server_loops_.push_back(std::make_unique<EventLoop>("t-server"));
+    client_loops_.push_back(std::make_unique<EventLoop>("t-client"));
+    host_ = Must(MakeUcxHost(options));
+    server_ = Must(MakeServerChannel("ucx", {.on_closed = [this](const absl::Status&) { ++broken_; }, .ucx = host_}));
+    SocketPair pair = LocalPair();
+    ClientChannelContext context{.on_closed = [this](const absl::Status&) { ++broken_; }};
+    context.deadline_ns = SoonNs();
+    context.ucx_stream = {pair.first.release(), client_loops_[0].get()};
+    context.ucx = options;
+    if (!server_->AddUcxStream(pair.second.release(), server_loops_[0].get())) std::abort();
+    client_ = Must(MakeClientChannel("ucx", std::move(context)));
+  }
+  ~Ucx() override {
+    server_.reset();
+    client_.reset();
+    host_->Shutdown();
+    End();
+  }
+
+ private:
+  template <typename T>
+  static T Must(absl::StatusOr<T> made) {
+    if (made.ok()) return *std::move(made);
+    std::fprintf(stderr, "%s\n", made.status().ToString().c_str());
+    std::abort();
+  }
+
+  std::shared_ptr<UcxHost> host_;
+};
+#endif
+
 }  // namespace
 
 std::vector<LinkKind> AllLinks() {
   return {
-      {"loopback", []() -> std::unique_ptr<Link> { return std::make_unique<Loopback>(); }},
-      {"tcp_1_stream", []() -> std::unique_ptr<Link> { return std::make_unique<Tcp>(1, 1); }},
-      {"tcp_3_streams_2_loops", []() -> std::unique_ptr<Link> { return std::make_unique<Tcp>(3, 2); }},
-      {"shm_memfd", []() -> std::unique_ptr<Link> { return std::make_unique<Shm>(1, MemoryKind::kSealedMemfd); }},
-      {"shm_memfd_2_streams",
-       []() -> std::unique_ptr<Link> { return std::make_unique<Shm>(2, MemoryKind::kSealedMemfd); }},
-      {"shm_file", []() -> std::unique_ptr<Link> { return std::make_unique<Shm>(1, MemoryKind::kShmFile); }},
-      {"shm_process", []() -> std::unique_ptr<Link> { return std::make_unique<Shm>(1, MemoryKind::kPrivate); }},
+    {"loopback", []() -> std::unique_ptr<Link> { return std::make_unique<Loopback>(); }},
+        {"tcp_1_stream", []() -> std::unique_ptr<Link> { return std::make_unique<Tcp>(1, 1); }},
+        {"tcp_3_streams_2_loops", []() -> std::unique_ptr<Link> { return std::make_unique<Tcp>(3, 2); }},
+        {"shm_memfd", []() -> std::unique_ptr<Link> { return std::make_unique<Shm>(1, MemoryKind::kSealedMemfd); }},
+        {"shm_memfd_2_streams",
+         []() -> std::unique_ptr<Link> { return std::make_unique<Shm>(2, MemoryKind::kSealedMemfd); }},
+        {"shm_file", []() -> std::unique_ptr<Link> { return std::make_unique<Shm>(1, MemoryKind::kShmFile); }},
+        {"shm_process", []() -> std::unique_ptr<Link> { return std::make_unique<Shm>(1, MemoryKind::kPrivate); }},
+#if QUARRY_WITH_UCX
+        {"ucx_tcp", []() -> std::unique_ptr<Link> { return std::make_unique<Ucx>("tcp"); }},
+        {"ucx_shm", []() -> std::unique_ptr<Link> { return std::make_unique<Ucx>("posix,self,tcp"); }},
+#endif
   };
 }
 

@@ -13,6 +13,9 @@
 #include "tools/bench/limit/disk_limit.h"
 #include "tools/bench/limit/echo_limit.h"
 #include "tools/bench/limit/socket_limit.h"
+#if QUARRY_WITH_UCX
+#include "tools/bench/limit/ucx_limit.h"
+#endif
 
 namespace {
 
@@ -50,6 +53,18 @@ void RunCopy(const limit::CopyOptions& options) {
     fflush(stdout);
   }
 }
+
+#if QUARRY_WITH_UCX
+void RunUcx(const limit::UcxOptions& options) {
+  limit::UcxLimit ucx(options);
+  printf("ready ucx=%s\n", ucx.version());
+  fflush(stdout);
+  for (double seconds; std::cin >> seconds;) {
+    printf("{\"gb_per_s\": %.4f}\n", ucx.Run(seconds));
+    fflush(stdout);
+  }
+}
+#endif
 
 void RunDisk(const limit::DiskOptions& options) {
   limit::DiskLimit disk(options);
@@ -115,6 +130,20 @@ int main(int argc, char** argv) {
   disk_command->add_option("--file", disk.file_bytes, "Of each")->transform(size);
   disk_command->add_option("--depth", disk.depth, "Requests in flight")->check(CLI::Range(1, 1024));
   disk_command->add_option("--io", disk.io)->check(CLI::IsMember({"auto", "io_uring", "libaio"}));
+
+#if QUARRY_WITH_UCX
+  limit::UcxOptions ucx;
+  std::string ucx_op = "get";
+  CLI::App* ucx_command = app.add_subcommand("ucx", "Random blocks into random places, as fast as bare UCX can");
+  ucx_command->add_option("--op", ucx_op, "get: server to client; put: client to server")
+      ->check(CLI::IsMember({"get", "put"}));
+  ucx_command->add_option("--block", ucx.block_bytes)->transform(size);
+  ucx_command->add_option("--segment", ucx.segment_bytes)->transform(size);
+  ucx_command->add_option("--window", ucx.window, "Blocks under way")->check(CLI::Range(1, 1024));
+  ucx_command->add_option("--server-arena", ucx.server_arena_bytes)->transform(size);
+  ucx_command->add_option("--client-arena", ucx.client_arena_bytes)->transform(size);
+  ucx_command->add_option("--library", ucx.library, "libucp");
+#endif
   CLI11_PARSE(app, argc, argv);
 
   stream.put = op == "put";
@@ -139,5 +168,14 @@ int main(int argc, char** argv) {
   if (*copy_command) RunCopy(copy);
   if (*echo_command) RunEcho(echo);
   if (*disk_command) RunDisk(disk);
+#if QUARRY_WITH_UCX
+  ucx.put = ucx_op == "put";
+  if (ucx.segment_bytes == 0 || ucx.block_bytes < ucx.segment_bytes || ucx.server_arena_bytes < ucx.block_bytes ||
+      ucx.client_arena_bytes < ucx.segment_bytes) {
+    fprintf(stderr, "quarry-bench-limit: a block must hold at least one segment, and an arena one of its own\n");
+    return 2;
+  }
+  if (*ucx_command) RunUcx(ucx);
+#endif
   return 0;
 }

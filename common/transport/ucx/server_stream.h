@@ -1,0 +1,102 @@
+// One session's UCX endpoint at the server: sends slots to the client's items, pulls the client's
+// items into slots.
+#ifndef QUARRY_COMMON_TRANSPORT_UCX_SERVER_STREAM_H_
+#define QUARRY_COMMON_TRANSPORT_UCX_SERVER_STREAM_H_
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "common/transport/tcp/server_stream.h"
+#include "common/transport/transport.h"
+#include "common/transport/ucx/host.h"
+#include "common/transport/ucx/item_message.h"
+#include "common/transport/ucx/side_stream.h"
+
+namespace quarry::transport::ucx {
+
+class ServerStream : public MessageSink, public std::enable_shared_from_this<ServerStream> {
+ public:
+  // `on_ready`: once, when transfers may come. `on_broken`: once, when the session cannot go on.
+  // Both on the loop's thread.
+  ServerStream(UniqueFd fd, EventLoop* loop, std::shared_ptr<Host> host, std::function<void()> on_ready,
+               std::function<void(absl::Status)> on_broken);
+
+  // Any thread.
+  void Start(std::unique_ptr<Transfer> transfer);
+  void PostOpen();
+  void PostCancel(uint64_t request);
+  void PostClose();
+
+ private:
+  // What is under way: enough to keep the way to the client full. The rest waits.
+  static constexpr size_t kWindowBytes = 8 << 20;
+  static constexpr size_t kWindowItems = 64;
+  // A client that takes nothing for so long loses its session: what is on its way to it cannot be
+  // called back, and keeps its slots.
+  static constexpr int64_t kStuckNs = 30'000'000'000;
+
+  struct Pulled {
+    std::unique_ptr<Transfer> transfer;
+    std::unique_ptr<ItemLanding> landing;  // once it comes
+    Segment slot;
+    bool cancelled = false;
+  };
+  struct Sending;
+
+  // The rest on the loop's thread.
+  void OnGreeting(const Greeting& greeting);
+  absl::Status Accept(const Greeting& greeting);
+  void Work();
+  void PostWork();
+  void TakeInbox();
+  bool HasRoom() const { return under_way_ == 0 || (bytes_ < kWindowBytes && under_way_ < kWindowItems); }
+  void Begin(std::unique_ptr<Transfer> transfer);
+  void Write(std::unique_ptr<Transfer> transfer);
+  void Pull(std::unique_ptr<Transfer> transfer);
+  void EndWrite(Sending* sending, bool sent);
+  void EndLanding(ItemId id, bool landed);
+  void EndPull(ItemId id, TransferStatus status, uint64_t client_root);
+  void Count(size_t bytes);
+  void Uncount(size_t bytes);
+  void Cancel(uint64_t request);
+  void Close();
+  // Soon: UCX may be at work on the endpoint.
+  void Break(const absl::Status& status);
+  void LookIfStuck();
+
+  void OnMessage(const Message& message, absl::Span<const std::byte> meta, Arrival* arrival) override;
+  void OnMalformed(const absl::Status& why) override { Break(why); }
+  void OnData(const Message& message, absl::Span<const std::byte> meta, Arrival* arrival);
+
+  EventLoop* const loop_;
+  const std::shared_ptr<Host> host_;
+  const std::function<void()> on_ready_;
+  const std::function<void(absl::Status)> on_broken_;
+
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Transfer>> inbox_;  // guarded by mutex_
+  bool work_posted_ = false;                      // guarded by mutex_
+  bool closed_ = false;                           // guarded by mutex_
+
+  uint64_t token_ = 0;         // of messages to this end
+  uint64_t client_token_ = 0;  // of those to the client
+  std::shared_ptr<Worker> worker_;
+  std::unique_ptr<Endpoint> endpoint_;  // while open
+  std::deque<std::unique_ptr<Transfer>> queue_;
+  std::unordered_map<ItemId, Pulled, tcp::ItemIdHash> pulled_;
+  size_t under_way_ = 0;  // items
+  size_t bytes_ = 0;      // of them
+  uint64_t ended_ = 0;
+  uint64_t ended_when_looked_ = 0;
+  EventLoop::TimerId stuck_timer_ = 0;
+  SideStream side_;
+};
+
+}  // namespace quarry::transport::ucx
+
+#endif  // QUARRY_COMMON_TRANSPORT_UCX_SERVER_STREAM_H_

@@ -1,0 +1,149 @@
+// A UCX worker on an event loop: sends and receives active messages of the sessions that use it.
+#ifndef QUARRY_COMMON_TRANSPORT_UCX_WORKER_H_
+#define QUARRY_COMMON_TRANSPORT_UCX_WORKER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/net/event_loop.h"
+#include "common/transport/ucx/context.h"
+#include "common/transport/ucx/message.h"
+#include "quarry/segments.h"
+
+namespace quarry::transport::ucx {
+
+// The data of a message, while it is being handed over.
+class Arrival {
+ public:
+  size_t bytes() const { return bytes_; }
+
+ private:
+  friend class Worker;
+  void* data_ = nullptr;
+  size_t bytes_ = 0;
+  bool rendezvous_ = false;  // data_ stands for what the sender still has
+  bool taken_ = false;
+};
+
+// Receives the messages that bear its token, on the loop's thread.
+class MessageSink {
+ public:
+  virtual ~MessageSink() = default;
+  // `meta`: what stands behind the header. Data that is not given to Worker::Land is dropped; its
+  // sender sees no difference.
+  virtual void OnMessage(const Message& message, absl::Span<const std::byte> meta, Arrival* arrival) = 0;
+  virtual void OnMalformed(const absl::Status& why) = 0;
+};
+
+class Worker;
+
+// The way to one peer's worker. On the loop's thread.
+class Endpoint {
+ public:
+  // Closes: what is under way ends soon, with an error.
+  ~Endpoint();
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+
+ private:
+  friend class Worker;
+  // Outlives the endpoint until UCX has let go of it.
+  struct State {
+    ucp_ep_h handle = nullptr;
+    bool closing = false;  // no Endpoint has it any more
+    std::function<void(absl::Status)> on_failed;
+  };
+  Endpoint(std::shared_ptr<Worker> worker, State* state) : worker_(std::move(worker)), state_(state) {}
+
+  const std::shared_ptr<Worker> worker_;
+  State* const state_;
+};
+
+// On the loop's thread, but for Create, address and the end of the last reference.
+class Worker : public FdHandler, public std::enable_shared_from_this<Worker> {
+ public:
+  // Called once, when UCX has no more to do with the memory. May be called before the function
+  // returns that it was given to.
+  using Done = std::function<void(ucs_status_t)>;
+
+  static absl::StatusOr<std::shared_ptr<Worker>> Create(std::shared_ptr<Context> context, EventLoop* loop);
+
+  const std::string& address() const { return address_; }
+  EventLoop* loop() const { return loop_; }
+
+  // Ends all there is: what UCX does not end by itself within a moment, now that its endpoints are
+  // closed, ends with UCS_ERR_CANCELED. UCX has no more to do with any memory then.
+  void Shutdown();
+
+  void AddSink(uint64_t token, MessageSink* sink) { sinks_[token] = sink; }
+  void RemoveSink(uint64_t token) { sinks_.erase(token); }
+
+  // `address`: of the peer's worker, as that says. UCX believes what it says. `on_failed` is called
+  // at most once, not from within another call.
+  absl::StatusOr<std::unique_ptr<Endpoint>> Connect(const std::string& address,
+                                                    std::function<void(absl::Status)> on_failed);
+  // `segments` may be empty; they are sent in order, and outlive the sending as the memory does.
+  void Send(Endpoint* endpoint, std::string header, absl::Span<const Segment> segments, Done done);
+  // All of the arrival's data goes to `segments`, which are as long as it.
+  void Land(Arrival* arrival, absl::Span<const Segment> segments, Done done);
+
+ private:
+  friend class Endpoint;
+  struct Operation;
+  struct Buffer;
+
+  // Calls of ucp_worker_progress; so many rounds, where there is something to do, before the loop
+  // looks at its other work.
+  static constexpr int kCallsARound = 64;
+  static constexpr int kMostRounds = 4;
+  // How long a worker that had something to do looks for more before it sleeps: to be woken costs
+  // a fifth of the rate.
+  static constexpr int64_t kSpinNs = 100'000;
+  static constexpr int64_t kShutdownNs = 500'000'000;
+
+  Worker(std::shared_ptr<Context> context, EventLoop* loop) : context_(std::move(context)), loop_(loop) {}
+  ~Worker() override { Shutdown(); }
+  absl::Status Open();
+  const Api& api() const { return context_->api(); }
+
+  void OnEvents(uint32_t) override {
+    if (!drive_posted_) Drive();
+  }
+  void Drive();
+  void PostDrive();
+  void Close(Endpoint::State* state);
+
+  Operation* NewOperation(absl::Span<const Segment> segments, Done done);
+  void End(Operation* operation, ucs_status_t status);
+  // What UCX returned for the operation.
+  void Track(Operation* operation, ucs_status_ptr_t request);
+  static void OnSent(void* request, ucs_status_t status, void* operation);
+  static void OnLanded(void* request, ucs_status_t status, size_t bytes, void* operation);
+  static ucs_status_t OnActiveMessage(void* self, const void* header, size_t header_bytes, void* data, size_t bytes,
+                                      const ucp_am_recv_param_t* param);
+  static void OnFailed(void* state, ucp_ep_h endpoint, ucs_status_t status);
+
+  const std::shared_ptr<Context> context_;
+  EventLoop* const loop_;
+  ucp_worker_h handle_ = nullptr;
+  int fd_ = -1;  // UCX's own
+  std::string address_;
+  std::unordered_map<uint64_t, MessageSink*> sinks_;
+  std::unordered_set<Operation*> operations_;
+  std::unordered_set<Endpoint::State*> endpoints_;  // not let go of by UCX
+  bool drive_posted_ = false;
+  int64_t busy_until_ns_ = 0;
+};
+
+}  // namespace quarry::transport::ucx
+
+#endif  // QUARRY_COMMON_TRANSPORT_UCX_WORKER_H_
