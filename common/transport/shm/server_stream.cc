@@ -17,65 +17,18 @@ bool IsLate(const Transfer& transfer) {
 }  // namespace
 
 ServerStream::ServerStream(UniqueFd fd, EventLoop* loop, std::shared_ptr<ServerShared> shared, bool first)
-    : loop_(loop), shared_(std::move(shared)), first_(first), stream_(std::move(fd), loop, this) {}
+    : TransferInbox(loop), shared_(std::move(shared)), first_(first), stream_(std::move(fd), loop, this) {}
 
-void ServerStream::Start(std::unique_ptr<Transfer> transfer) {
-  {
-    std::unique_lock lock(mutex_);
-    if (closed_) {
-      lock.unlock();
-      transfer->Finish(TransferStatus::kClosed);
-      return;
-    }
-    queued_bytes_.fetch_add(transfer->bytes, std::memory_order_relaxed);
-    inbox_.push_back(std::move(transfer));
+void ServerStream::Open() {
+  if (first_) {
+    nonce_ = SecureRandomBytes(kNonceBytes);
+    stream_.Send({.type = MessageType::kChallenge, .body = nonce_});
   }
-  PostWork();
-}
-
-void ServerStream::PostWork() {
-  {
-    std::lock_guard lock(mutex_);
-    if (std::exchange(work_posted_, true)) return;
-  }
-  loop_->Post([self = shared_from_this()] {
-    {
-      std::lock_guard lock(self->mutex_);
-      self->work_posted_ = false;
-    }
-    self->Work();
-  });
-}
-
-void ServerStream::PostOpen() {
-  loop_->Post([self = shared_from_this()] {
-    {
-      std::lock_guard lock(self->mutex_);
-      if (self->closed_) return;  // Close came first
-    }
-    if (self->first_) {
-      self->nonce_ = SecureRandomBytes(kNonceBytes);
-      self->stream_.Send({.type = MessageType::kChallenge, .body = self->nonce_});
-    }
-    self->stream_.Open();
-  });
-}
-
-void ServerStream::PostCancel(uint64_t request) {
-  loop_->Post([self = shared_from_this(), request] { self->Cancel(request); });
-}
-
-void ServerStream::PostClose() {
-  loop_->Post([self = shared_from_this()] { self->Close(); });
+  stream_.Open();
 }
 
 void ServerStream::TakeInbox() {
-  std::vector<std::unique_ptr<Transfer>> taken;
-  {
-    std::lock_guard lock(mutex_);
-    taken.swap(inbox_);
-  }
-  for (auto& transfer : taken) queue_.push_back(std::move(transfer));
+  for (auto& transfer : TakeStarted()) queue_.push_back(std::move(transfer));
 }
 
 void ServerStream::Work() {
@@ -128,7 +81,7 @@ void ServerStream::Begin(std::unique_ptr<Transfer> transfer) {
   const ItemCopy::Found found = copy_->Open(*active_);
   if (found == ItemCopy::Found::kByStream) {
     CloseCopy(active_->id.request);
-    queued_bytes_.fetch_sub(active_->bytes, std::memory_order_relaxed);
+    HandedOn(*active_);
     shared_->by_stream->Start(std::move(active_));
     return;
   }
@@ -200,11 +153,6 @@ void ServerStream::SendWritten(const Transfer& transfer, bool with_sums) {
   stream_.Send({.type = MessageType::kWritten, .id = transfer.id, .body = meta_});
 }
 
-void ServerStream::Finish(std::unique_ptr<Transfer> transfer, TransferStatus status) {
-  queued_bytes_.fetch_sub(transfer->bytes, std::memory_order_relaxed);
-  transfer->Finish(status);
-}
-
 void ServerStream::Cancel(uint64_t request) {
   TakeInbox();
   if (active_ != nullptr && active_->id.request == request) EndActive(ItemCopy::Progress::kTakenBack);
@@ -251,12 +199,7 @@ void ServerStream::OnStreamBroken(const absl::Status& status) {
 }
 
 void ServerStream::FinishAll(TransferStatus status) {
-  std::vector<std::unique_ptr<Transfer>> ended;
-  {
-    std::lock_guard lock(mutex_);
-    closed_ = true;
-    ended.swap(inbox_);
-  }
+  std::vector<std::unique_ptr<Transfer>> ended = CloseInbox();
   if (active_ != nullptr) ended.push_back(std::move(active_));
   for (auto* from : {&queue_, &summed_}) {
     for (auto& transfer : *from) ended.push_back(std::move(transfer));

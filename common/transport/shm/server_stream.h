@@ -7,7 +7,6 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "common/transport/shm/region_table.h"
 #include "common/transport/shm/stream.h"
 #include "common/transport/tcp/server_stream.h"
+#include "common/transport/transfer_inbox.h"
 #include "common/transport/transport.h"
 
 namespace quarry::transport::shm {
@@ -35,17 +35,10 @@ struct ServerShared {
   std::atomic<bool> ready{false};  // transfers may come
 };
 
-class ServerStream : public MessageSink, public std::enable_shared_from_this<ServerStream> {
+class ServerStream : public MessageSink, public TransferInbox {
  public:
   // `first`: it greets the client and takes its board.
   ServerStream(UniqueFd fd, EventLoop* loop, std::shared_ptr<ServerShared> shared, bool first);
-
-  // Any thread.
-  void Start(std::unique_ptr<Transfer> transfer);
-  void PostOpen();
-  void PostCancel(uint64_t request);
-  void PostClose();
-  uint64_t queued_bytes() const { return queued_bytes_.load(std::memory_order_relaxed); }
 
  private:
   // What moves before other work of the loop has its turn, and between two looks at whether
@@ -61,8 +54,10 @@ class ServerStream : public MessageSink, public std::enable_shared_from_this<Ser
   static constexpr size_t kSumAheadBytes = 4 << 20;
 
   // The rest on the loop's thread.
-  void Work();
-  void PostWork();
+  void Open() override;
+  void Work() override;
+  void Cancel(uint64_t request) override;
+  void Close() override;
   void TakeInbox();
   // Begins the next transfer. False: there is none, or it must wait.
   bool BeginNext();
@@ -71,11 +66,8 @@ class ServerStream : public MessageSink, public std::enable_shared_from_this<Ser
   void MoveOn(size_t* budget);
   void EndActive(ItemCopy::Progress progress);
   void CloseCopy(uint64_t request);
-  void Cancel(uint64_t request);
-  void Close();
   void Break(const absl::Status& status);
   void FinishAll(TransferStatus status);
-  void Finish(std::unique_ptr<Transfer> transfer, TransferStatus status);
   void SendWritten(const Transfer& transfer, bool with_sums);
 
   absl::Status OnMessage(const Message& message, std::deque<UniqueFd>* fds) override;
@@ -89,16 +81,9 @@ class ServerStream : public MessageSink, public std::enable_shared_from_this<Ser
   void OnSummed(ItemId id, uint64_t root);
   void OnAbsent(ItemId id);
 
-  EventLoop* const loop_;
   const std::shared_ptr<ServerShared> shared_;
   const bool first_;
   std::string nonce_;
-  std::atomic<uint64_t> queued_bytes_{0};
-
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Transfer>> inbox_;  // guarded by mutex_
-  bool work_posted_ = false;                      // guarded by mutex_
-  bool closed_ = false;                           // guarded by mutex_
 
   std::deque<std::unique_ptr<Transfer>> queue_;
   std::deque<std::unique_ptr<Transfer>> summed_;  // reads that may be copied

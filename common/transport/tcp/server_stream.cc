@@ -34,60 +34,14 @@ class ServerStream::SlotWrite : public Outgoing {
 };
 
 ServerStream::ServerStream(UniqueFd fd, EventLoop* loop, std::function<void(absl::Status)> on_broken)
-    : loop_(loop),
+    : TransferInbox(loop),
       on_broken_(std::move(on_broken)),
       stream_(
           std::move(fd), loop, this, [this] { TakeInbox(); },
           [this](const absl::Status& status) { OnStreamBroken(status); }) {}
 
-void ServerStream::Start(std::unique_ptr<Transfer> transfer) {
-  bool kick;
-  {
-    std::unique_lock lock(mutex_);
-    if (closed_) {
-      lock.unlock();
-      transfer->Finish(TransferStatus::kClosed);
-      return;
-    }
-    queued_bytes_.fetch_add(transfer->bytes, std::memory_order_relaxed);
-    inbox_.push_back(std::move(transfer));
-    kick = !std::exchange(kick_posted_, true);
-  }
-  if (!kick) return;
-  loop_->Post([self = shared_from_this()] {
-    {
-      std::lock_guard lock(self->mutex_);
-      self->kick_posted_ = false;
-    }
-    self->stream_.Flush();
-  });
-}
-
-void ServerStream::PostOpen() {
-  loop_->Post([self = shared_from_this()] {
-    {
-      std::lock_guard lock(self->mutex_);
-      if (self->closed_) return;  // Close came first
-    }
-    self->stream_.Open();
-  });
-}
-
-void ServerStream::PostCancel(uint64_t request) {
-  loop_->Post([self = shared_from_this(), request] { self->Cancel(request); });
-}
-
-void ServerStream::PostClose() {
-  loop_->Post([self = shared_from_this()] { self->Close(); });
-}
-
 void ServerStream::TakeInbox() {
-  std::vector<std::unique_ptr<Transfer>> taken;
-  {
-    std::lock_guard lock(mutex_);
-    taken.swap(inbox_);
-  }
-  for (auto& transfer : taken) Begin(std::move(transfer));
+  for (auto& transfer : TakeStarted()) Begin(std::move(transfer));
 }
 
 void ServerStream::Begin(std::unique_ptr<Transfer> transfer) {
@@ -111,11 +65,6 @@ void ServerStream::Begin(std::unique_ptr<Transfer> transfer) {
   const Segment slot{transfer->data, transfer->bytes, 0, 1};
   pulled_.emplace(id, Pulled{std::move(transfer), slot});
   stream_.writer().PushSignal(FrameType::kPull, id);
-}
-
-void ServerStream::Finish(std::unique_ptr<Transfer> transfer, TransferStatus status) {
-  queued_bytes_.fetch_sub(transfer->bytes, std::memory_order_relaxed);
-  transfer->Finish(status);
 }
 
 void ServerStream::EndPull(ItemId id, TransferStatus status, uint64_t client_root) {
@@ -148,13 +97,7 @@ void ServerStream::OnStreamBroken(const absl::Status& status) {
 }
 
 void ServerStream::FinishAll(TransferStatus status) {
-  std::vector<std::unique_ptr<Transfer>> queued;
-  {
-    std::lock_guard lock(mutex_);
-    closed_ = true;
-    queued.swap(inbox_);
-  }
-  for (auto& transfer : queued) Finish(std::move(transfer), status);
+  for (auto& transfer : CloseInbox()) Finish(std::move(transfer), status);
   while (!pulled_.empty()) EndPull(pulled_.begin()->first, status, 0);
 }
 

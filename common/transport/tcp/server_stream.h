@@ -3,14 +3,13 @@
 #ifndef QUARRY_COMMON_TRANSPORT_TCP_SERVER_STREAM_H_
 #define QUARRY_COMMON_TRANSPORT_TCP_SERVER_STREAM_H_
 
-#include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
 #include "common/transport/tcp/stream.h"
+#include "common/transport/transfer_inbox.h"
 #include "common/transport/transport.h"
 
 namespace quarry::transport::tcp {
@@ -19,16 +18,9 @@ struct ItemIdHash {
   size_t operator()(const ItemId& id) const { return id.request * 0x9E3779B97F4A7C15ull + id.item; }
 };
 
-class ServerStream : public FrameSink, public std::enable_shared_from_this<ServerStream> {
+class ServerStream : public FrameSink, public TransferInbox {
  public:
   ServerStream(UniqueFd fd, EventLoop* loop, std::function<void(absl::Status)> on_broken);
-
-  // Any thread.
-  void Start(std::unique_ptr<Transfer> transfer);
-  void PostOpen();
-  void PostCancel(uint64_t request);
-  void PostClose();
-  uint64_t queued_bytes() const { return queued_bytes_.load(std::memory_order_relaxed); }
 
  private:
   // A read that the client has been asked for.
@@ -39,13 +31,14 @@ class ServerStream : public FrameSink, public std::enable_shared_from_this<Serve
   class SlotWrite;
 
   // The rest on the loop's thread.
+  void Open() override { stream_.Open(); }
+  void Work() override { stream_.Flush(); }
+  void Cancel(uint64_t request) override;
+  void Close() override;
   void TakeInbox();
   void Begin(std::unique_ptr<Transfer> transfer);
-  void Cancel(uint64_t request);
-  void Close();
   void OnStreamBroken(const absl::Status& status);
   void FinishAll(TransferStatus status);
-  void Finish(std::unique_ptr<Transfer> transfer, TransferStatus status);
   void EndPull(ItemId id, TransferStatus status, uint64_t client_root);
 
   Find FindLanding(ItemId id, Landing* landing) override;
@@ -54,15 +47,7 @@ class ServerStream : public FrameSink, public std::enable_shared_from_this<Serve
   absl::Status OnPull(ItemId id) override;
   absl::Status OnAbort(ItemId id) override;
 
-  EventLoop* const loop_;
   const std::function<void(absl::Status)> on_broken_;
-  std::atomic<uint64_t> queued_bytes_{0};
-
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Transfer>> inbox_;  // guarded by mutex_
-  bool kick_posted_ = false;                      // guarded by mutex_
-  bool closed_ = false;                           // guarded by mutex_
-
   std::unordered_map<ItemId, Pulled, ItemIdHash> pulled_;
   Stream stream_;
 };
