@@ -18,22 +18,13 @@ struct ServerStream::Sending {
 
 ServerStream::ServerStream(UniqueFd fd, EventLoop* loop, std::shared_ptr<Host> host, std::function<void()> on_ready,
                            std::function<void(absl::Status)> on_broken)
-    : loop_(loop),
+    : TransferInbox(loop),
       host_(std::move(host)),
       on_ready_(std::move(on_ready)),
       on_broken_(std::move(on_broken)),
       side_(
           std::move(fd), loop, [this](const Greeting& greeting) { OnGreeting(greeting); },
           [this](const absl::Status& status) { Break(status); }) {}
-
-void ServerStream::PostOpen() {
-  loop_->Post([self = shared_from_this()] {
-    std::unique_lock lock(self->mutex_);
-    if (self->closed_) return;  // Close came first
-    lock.unlock();
-    self->side_.Open();
-  });
-}
 
 void ServerStream::OnGreeting(const Greeting& greeting) {
   const absl::Status accepted = Accept(greeting);
@@ -53,13 +44,13 @@ absl::Status ServerStream::Accept(const Greeting& greeting) {
   const Version& version = host_->context()->api().version;
   const Greeting mine{.major = version.major, .minor = version.minor};
   if (absl::Status status = CheckVersions(mine, greeting); !status.ok()) return status;
-  auto worker = host_->WorkerOf(loop_);
+  auto worker = host_->WorkerOf(loop());
   if (!worker.ok()) return worker.status();
   worker_ = *std::move(worker);
   // Nobody else's messages may pass for this client's.
   std::memcpy(&token_, SecureRandomBytes(sizeof token_).data(), sizeof token_);
   client_token_ = greeting.token;
-  auto endpoint = worker_->Connect(greeting.text, [weak = weak_from_this()](const absl::Status& status) {
+  auto endpoint = worker_->Connect(greeting.text, [weak = std::weak_ptr(Self())](const absl::Status& status) {
     if (const auto self = weak.lock(); self != nullptr) self->Break(status);
   });
   if (!endpoint.ok()) return endpoint.status();
@@ -68,48 +59,8 @@ absl::Status ServerStream::Accept(const Greeting& greeting) {
   return absl::OkStatus();
 }
 
-void ServerStream::Start(std::unique_ptr<Transfer> transfer) {
-  {
-    std::unique_lock lock(mutex_);
-    if (closed_) {
-      lock.unlock();
-      transfer->Finish(TransferStatus::kClosed);
-      return;
-    }
-    inbox_.push_back(std::move(transfer));
-  }
-  PostWork();
-}
-
-void ServerStream::PostWork() {
-  {
-    std::lock_guard lock(mutex_);
-    if (std::exchange(work_posted_, true)) return;
-  }
-  loop_->Post([self = shared_from_this()] {
-    {
-      std::lock_guard lock(self->mutex_);
-      self->work_posted_ = false;
-    }
-    self->Work();
-  });
-}
-
-void ServerStream::PostCancel(uint64_t request) {
-  loop_->Post([self = shared_from_this(), request] { self->Cancel(request); });
-}
-
-void ServerStream::PostClose() {
-  loop_->Post([self = shared_from_this()] { self->Close(); });
-}
-
 void ServerStream::TakeInbox() {
-  std::vector<std::unique_ptr<Transfer>> taken;
-  {
-    std::lock_guard lock(mutex_);
-    taken.swap(inbox_);
-  }
-  for (auto& transfer : taken) queue_.push_back(std::move(transfer));
+  for (auto& transfer : TakeStarted()) queue_.push_back(std::move(transfer));
 }
 
 void ServerStream::Work() {
@@ -123,10 +74,10 @@ void ServerStream::Work() {
 
 void ServerStream::Begin(std::unique_ptr<Transfer> transfer) {
   if (transfer->deadline_ns != 0 && Clock::Real()->NowNs() > transfer->deadline_ns) {
-    return transfer->Finish(TransferStatus::kCancelled);
+    return Finish(std::move(transfer), TransferStatus::kCancelled);
   }
   transfer->carrier = Carrier::kUcx;
-  if (!transfer->Prepare()) return transfer->Finish(TransferStatus::kChecksum);
+  if (!transfer->Prepare()) return Finish(std::move(transfer), TransferStatus::kChecksum);
   if (transfer->kind == Transfer::Kind::kWrite) {
     Write(std::move(transfer));
   } else {
@@ -146,19 +97,19 @@ void ServerStream::Write(std::unique_ptr<Transfer> transfer) {
       std::make_unique<ItemMessage>(client_token_, sending->transfer->id, meta, absl::MakeConstSpan(&sending->slot, 1));
   worker_->Send(
       endpoint_.get(), sending->message->header(), sending->message->segments(),
-      [self = shared_from_this(), sending](ucs_status_t status) { self->EndWrite(sending, status == UCS_OK); });
+      [self = Self(), sending](ucs_status_t status) { self->EndWrite(sending, status == UCS_OK); });
 }
 
 void ServerStream::EndWrite(Sending* sending, bool sent) {
   const std::unique_ptr<Sending> ended(sending);
   Uncount(ended->transfer->bytes);
-  ended->transfer->Finish(sent ? TransferStatus::kOk : TransferStatus::kClosed);
+  Finish(std::move(ended->transfer), sent ? TransferStatus::kOk : TransferStatus::kClosed);
 }
 
 void ServerStream::Pull(std::unique_ptr<Transfer> transfer) {
   const ItemId id = transfer->id;
   // Twice at once: what comes could not be told apart.
-  if (pulled_.contains(id)) return transfer->Finish(TransferStatus::kCancelled);
+  if (pulled_.contains(id)) return Finish(std::move(transfer), TransferStatus::kCancelled);
   Count(transfer->bytes);
   const Segment slot{transfer->data, transfer->bytes, 0, 1};
   pulled_.emplace(id, Pulled{std::move(transfer), nullptr, slot});
@@ -195,7 +146,7 @@ void ServerStream::OnData(const Message& message, absl::Span<const std::byte> me
   }
   pulled.landing = std::move(landing);
   pulled.landing->Land(worker_.get(), arrival, absl::MakeConstSpan(&pulled.slot, 1),
-                       [self = shared_from_this(), id = message.id](bool landed) { self->EndLanding(id, landed); });
+                       [self = Self(), id = message.id](bool landed) { self->EndLanding(id, landed); });
 }
 
 void ServerStream::EndLanding(ItemId id, bool landed) {
@@ -218,10 +169,10 @@ void ServerStream::EndLanding(ItemId id, bool landed) {
 
 void ServerStream::EndPull(ItemId id, TransferStatus status, uint64_t client_root) {
   auto node = pulled_.extract(id);
-  Transfer& transfer = *node.mapped().transfer;
-  Uncount(transfer.bytes);
-  transfer.root = client_root;
-  transfer.Finish(status);
+  std::unique_ptr<Transfer> transfer = std::move(node.mapped().transfer);
+  Uncount(transfer->bytes);
+  transfer->root = client_root;
+  Finish(std::move(transfer), status);
 }
 
 void ServerStream::Count(size_t bytes) {
@@ -245,7 +196,7 @@ void ServerStream::LookIfStuck() {
     return Break(absl::DeadlineExceededError("the client has taken nothing of what was on its way for 30 s"));
   }
   ended_when_looked_ = ended_;
-  stuck_timer_ = loop_->After(kStuckNs, [weak = weak_from_this()] {
+  stuck_timer_ = loop()->After(kStuckNs, [weak = std::weak_ptr(Self())] {
     if (const auto self = weak.lock(); self != nullptr) self->LookIfStuck();
   });
 }
@@ -264,21 +215,17 @@ void ServerStream::Cancel(uint64_t request) {
     if (pulled.landing == nullptr) asked.push_back(id);
   }
   for (const ItemId& id : asked) EndPull(id, TransferStatus::kCancelled, 0);
-  for (auto& transfer : ended) transfer->Finish(TransferStatus::kCancelled);
+  for (auto& transfer : ended) Finish(std::move(transfer), TransferStatus::kCancelled);
   Work();
 }
 
 void ServerStream::Close() {
+  broken_ = true;
   side_.Close();
   if (worker_ != nullptr) worker_->RemoveSink(token_);
   endpoint_.reset();  // what is under way ends soon
-  if (stuck_timer_ != 0) loop_->CancelTimer(std::exchange(stuck_timer_, 0));
-  std::vector<std::unique_ptr<Transfer>> ended;
-  {
-    std::lock_guard lock(mutex_);
-    closed_ = true;
-    ended.swap(inbox_);
-  }
+  if (stuck_timer_ != 0) loop()->CancelTimer(std::exchange(stuck_timer_, 0));
+  std::vector<std::unique_ptr<Transfer>> ended = CloseInbox();
   for (auto& transfer : queue_) ended.push_back(std::move(transfer));
   queue_.clear();
   std::vector<ItemId> asked;
@@ -286,15 +233,12 @@ void ServerStream::Close() {
     if (pulled.landing == nullptr) asked.push_back(id);
   }
   for (const ItemId& id : asked) EndPull(id, TransferStatus::kClosed, 0);
-  for (auto& transfer : ended) transfer->Finish(TransferStatus::kClosed);
+  for (auto& transfer : ended) Finish(std::move(transfer), TransferStatus::kClosed);
 }
 
 void ServerStream::Break(const absl::Status& status) {
-  loop_->Post([self = shared_from_this(), status] {
-    {
-      std::lock_guard lock(self->mutex_);
-      if (self->closed_) return;
-    }
+  loop()->Post([self = Self(), status] {
+    if (self->broken_) return;
     self->Close();
     self->on_broken_(status);
   });

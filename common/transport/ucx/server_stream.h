@@ -3,34 +3,25 @@
 #ifndef QUARRY_COMMON_TRANSPORT_UCX_SERVER_STREAM_H_
 #define QUARRY_COMMON_TRANSPORT_UCX_SERVER_STREAM_H_
 
-#include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
-#include <vector>
 
 #include "common/transport/tcp/server_stream.h"
-#include "common/transport/transport.h"
+#include "common/transport/transfer_inbox.h"
 #include "common/transport/ucx/host.h"
 #include "common/transport/ucx/item_message.h"
 #include "common/transport/ucx/side_stream.h"
 
 namespace quarry::transport::ucx {
 
-class ServerStream : public MessageSink, public std::enable_shared_from_this<ServerStream> {
+class ServerStream : public MessageSink, public TransferInbox {
  public:
   // `on_ready`: once, when transfers may come. `on_broken`: once, when the session cannot go on.
   // Both on the loop's thread.
   ServerStream(UniqueFd fd, EventLoop* loop, std::shared_ptr<Host> host, std::function<void()> on_ready,
                std::function<void(absl::Status)> on_broken);
-
-  // Any thread.
-  void Start(std::unique_ptr<Transfer> transfer);
-  void PostOpen();
-  void PostCancel(uint64_t request);
-  void PostClose();
 
  private:
   // What is under way: enough to keep the way to the client full. The rest waits.
@@ -49,10 +40,12 @@ class ServerStream : public MessageSink, public std::enable_shared_from_this<Ser
   struct Sending;
 
   // The rest on the loop's thread.
+  void Open() override { side_.Open(); }
+  void Work() override;
+  void Cancel(uint64_t request) override;
+  void Close() override;
   void OnGreeting(const Greeting& greeting);
   absl::Status Accept(const Greeting& greeting);
-  void Work();
-  void PostWork();
   void TakeInbox();
   bool HasRoom() const { return under_way_ == 0 || (bytes_ < kWindowBytes && under_way_ < kWindowItems); }
   void Begin(std::unique_ptr<Transfer> transfer);
@@ -63,8 +56,6 @@ class ServerStream : public MessageSink, public std::enable_shared_from_this<Ser
   void EndPull(ItemId id, TransferStatus status, uint64_t client_root);
   void Count(size_t bytes);
   void Uncount(size_t bytes);
-  void Cancel(uint64_t request);
-  void Close();
   // Soon: UCX may be at work on the endpoint.
   void Break(const absl::Status& status);
   void LookIfStuck();
@@ -73,16 +64,13 @@ class ServerStream : public MessageSink, public std::enable_shared_from_this<Ser
   void OnMalformed(const absl::Status& why) override { Break(why); }
   void OnData(const Message& message, absl::Span<const std::byte> meta, Arrival* arrival);
 
-  EventLoop* const loop_;
+  std::shared_ptr<ServerStream> Self() { return std::static_pointer_cast<ServerStream>(shared_from_this()); }
+
   const std::shared_ptr<Host> host_;
   const std::function<void()> on_ready_;
   const std::function<void(absl::Status)> on_broken_;
 
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Transfer>> inbox_;  // guarded by mutex_
-  bool work_posted_ = false;                      // guarded by mutex_
-  bool closed_ = false;                           // guarded by mutex_
-
+  bool broken_ = false;  // or closed
   uint64_t token_ = 0;         // of messages to this end
   uint64_t client_token_ = 0;  // of those to the client
   std::shared_ptr<Worker> worker_;

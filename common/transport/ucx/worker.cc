@@ -1,5 +1,6 @@
 #include "common/transport/ucx/worker.h"
 
+#include <sched.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -108,11 +109,23 @@ void Worker::Drive() {
     worked |= worked_now;
     if (!worked_now) break;
   }
-  const int64_t now = Clock::Real()->NowNs();
-  if (worked) busy_until_ns_ = now + kSpinNs;
-  if (now < busy_until_ns_) return PostDrive();
+  if (worked) {
+    if (idle_since_ns_ != 0) spin_.Waited(Clock::Real()->NowNs() - std::exchange(idle_since_ns_, 0));
+    return PostDrive();
+  }
+  if (StaysAwake()) return PostDrive();
   // Whatever comes from now on makes the descriptor readable. Busy: something has come already.
   if (api().ucp_worker_arm(handle_) != UCS_OK) PostDrive();
+}
+
+bool Worker::StaysAwake() {
+  const int64_t now_ns = Clock::Real()->NowNs();
+  if (idle_since_ns_ == 0) idle_since_ns_ = now_ns;
+  if (now_ns - idle_since_ns_ >= spin_.ns(now_ns)) return false;
+  sched_yield();
+  const int64_t after_ns = Clock::Real()->NowNs();
+  spin_.GaveWay(after_ns - now_ns, after_ns);
+  return true;
 }
 
 void Worker::PostDrive() {

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/net/event_loop.h"
+#include "common/net/spin_budget.h"
 #include "common/transport/ucx/context.h"
 #include "common/transport/ucx/message.h"
 #include "quarry/segments.h"
@@ -105,8 +106,8 @@ class Worker : public FdHandler, public std::enable_shared_from_this<Worker> {
   // looks at its other work.
   static constexpr int kCallsARound = 64;
   static constexpr int kMostRounds = 4;
-  // How long a worker that had something to do looks for more before it sleeps: to be woken costs
-  // a fifth of the rate.
+  // How long at most a worker looks for more to do before it sleeps: to be woken costs a fifth of
+  // the rate.
   static constexpr int64_t kSpinNs = 100'000;
   static constexpr int64_t kShutdownNs = 500'000'000;
 
@@ -119,6 +120,8 @@ class Worker : public FdHandler, public std::enable_shared_from_this<Worker> {
     if (!drive_posted_) Drive();
   }
   void Drive();
+  // Whether to look again at once, having found nothing.
+  bool StaysAwake();
   void PostDrive();
   void Close(Endpoint::State* state);
 
@@ -141,7 +144,8 @@ class Worker : public FdHandler, public std::enable_shared_from_this<Worker> {
   std::unordered_set<Operation*> operations_;
   std::unordered_set<Endpoint::State*> endpoints_;  // not let go of by UCX
   bool drive_posted_ = false;
-  int64_t busy_until_ns_ = 0;
+  SpinBudget spin_{kSpinNs};
+  int64_t idle_since_ns_ = 0;  // 0: it is not
 };
 
 }  // namespace quarry::transport::ucx
