@@ -60,6 +60,9 @@ struct ServerChannelContext {
   std::function<void(absl::Status)> on_closed;
   uint32_t max_streams = 16;
   std::shared_ptr<UcxHost> ucx;  // "ucx" needs it
+  // "ucx": a client that takes nothing of what is on its way to it for so long loses its session,
+  // because that cannot be called back, and keeps its slots.
+  int64_t ucx_stuck_ns = 30'000'000'000;
 };
 
 // InvalidArgument when there is no transport of that name. Others: it does not work with this

@@ -2,11 +2,9 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
-#include <chrono>
 #include <csignal>
 #include <memory>
 #include <optional>
-#include <thread>
 
 #include "tests/integration/child.h"
 #include "tests/integration/peer.h"
@@ -23,19 +21,6 @@ constexpr uint64_t kOtherId = 5000;
 constexpr char kMemory[] = "256MiB";
 // A deadline that is to pass, but not before its operation is under way.
 constexpr uint32_t kSoonMs = kSanitized ? 10'000 : 5'000;
-
-// The call may meet the moment before the client has noticed, or found the server again.
-::testing::AssertionResult EventuallyPuts(Batch* batch) {
-  absl::Status status;
-  for (int attempt = 0; attempt < 1200; ++attempt) {
-    status = batch->Put();
-    if (status.ok()) return ::testing::AssertionSuccess();
-    // Aborted: an earlier put of the same is still under way.
-    if (!absl::IsUnavailable(status) && !absl::IsAborted(status)) break;
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-  return ::testing::AssertionFailure() << status;
-}
 
 // ---------------------------------------------------------------- the server
 
@@ -118,7 +103,7 @@ TEST_F(ServerFaultsTest, StoppedItCostsAPutAndAMatchTheirDeadlines) {
   const auto match = peer_->Match(peer_.ns(), {&chain, 1}, {.deadline_ms = 100});
   EXPECT_TRUE(absl::IsDeadlineExceeded(match.status())) << match.status();
   server_->Signal(SIGCONT);
-  ASSERT_TRUE(EventuallyPuts(&other_));  // at first the put that came too late may still be under way
+  ASSERT_TRUE(other_.EventuallyPuts());  // at first the put that came too late may still be under way
   EXPECT_TRUE(other_.ComesBack());
   EXPECT_TRUE(server_->BecomesIdle(1));  // the lease of the match that came too late is released
 }
@@ -134,7 +119,7 @@ TEST_F(ServerFaultsTest, KilledMidGetItIsSaidAtOnceAndFoundAgainOnItsPort) {
   EXPECT_TRUE(absl::IsUnavailable(blocks_.Get().status()));
   relay_->Open(Relay::kToClient);
   server_ = std::make_unique<PrivateServer>(kMemory, PrivateServer::Flags{.transfer = address});
-  ASSERT_TRUE(EventuallyPuts(&other_));
+  ASSERT_TRUE(other_.EventuallyPuts());
   EXPECT_TRUE(other_.ComesBack());
   EXPECT_TRUE(blocks_.IsMissed(MissCause::kNeverStored));
   EXPECT_GE(peer_->counters().reconnects, 1u);
@@ -152,7 +137,7 @@ TEST_F(ServerFaultsTest, KilledMidPutItIsSaidAndThePutCanBeRepeated) {
   EXPECT_TRUE(absl::IsUnavailable(ended.done.status)) << ended.done.status;
   relay_->Open(Relay::kToServer);
   server_ = std::make_unique<PrivateServer>(kMemory, PrivateServer::Flags{.transfer = address});
-  ASSERT_TRUE(EventuallyPuts(&blocks_));
+  ASSERT_TRUE(blocks_.EventuallyPuts());
   EXPECT_TRUE(blocks_.ComesBack());
 }
 

@@ -1,7 +1,9 @@
 #include "tests/integration/peer.h"
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 #include <utility>
 
 namespace quarry::testing {
@@ -122,6 +124,18 @@ absl::Status Batch::Put(const PutOptions& options) {
     if (item.outcome == PutOutcome::kRefused) return absl::AbortedError(Name(item.refusal));
   }
   return absl::OkStatus();
+}
+
+::testing::AssertionResult Batch::EventuallyPuts() {
+  absl::Status status;
+  for (int attempt = 0; attempt < 1200; ++attempt) {
+    status = Put();
+    if (status.ok()) return ::testing::AssertionSuccess();
+    // Aborted: an earlier put of the same is still under way.
+    if (!absl::IsUnavailable(status) && !absl::IsAborted(status)) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  return ::testing::AssertionFailure() << status;
 }
 
 absl::StatusOr<TransferResult> Batch::Get(const GetOptions& options) {

@@ -64,6 +64,9 @@ class Batch {
 
   // Fills and puts all. OK: each is stored, or was there; else Aborted names the first refusal.
   absl::Status Put(const PutOptions& options = {});
+  // Puts again and again, at most for a minute, while the server is not to be had: the call may meet
+  // the moment before the client has noticed, or found the server again.
+  ::testing::AssertionResult EventuallyPuts();
   // Clears and gets all.
   absl::StatusOr<TransferResult> Get(const GetOptions& options = {});
   // Gets all, and every byte of each is right.

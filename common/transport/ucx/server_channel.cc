@@ -6,6 +6,7 @@ namespace quarry::transport::ucx {
 
 UcxServerChannel::UcxServerChannel(ServerChannelContext context, const MakeInner& make_inner)
     : host_(std::static_pointer_cast<Host>(context.ucx)),
+      stuck_ns_(context.ucx_stuck_ns),
       told_(std::make_shared<std::atomic<bool>>(false)),
       ready_(std::make_shared<std::atomic<bool>>(false)) {
   on_closed_ = [told = told_, tell = std::move(context.on_closed)](const absl::Status& status) {
@@ -29,7 +30,7 @@ bool UcxServerChannel::AddUcxStream(int fd, EventLoop* loop) {
     std::lock_guard lock(mutex_);
     if (closed_ || stream_ != nullptr || host_ == nullptr) return false;
     stream = std::make_shared<ServerStream>(
-        std::move(owned), loop, host_, [ready = ready_] { ready->store(true, std::memory_order_release); }, on_closed_);
+        std::move(owned), loop, host_, stuck_ns_, [ready = ready_] { ready->store(true, std::memory_order_release); }, on_closed_);
     stream_ = stream;
   }
   stream->PostOpen();

@@ -33,6 +33,7 @@ class UcxServerChannel : public ServerChannel {
   std::shared_ptr<ServerStream> stream() const;
 
   const std::shared_ptr<Host> host_;
+  const int64_t stuck_ns_;
   std::function<void(absl::Status)> on_closed_;  // heeds the first call
   // With the stream, which outlives the channel until its loop has closed it.
   const std::shared_ptr<std::atomic<bool>> told_;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/random.h"
+#include "common/units.h"
 
 namespace quarry::transport::ucx {
 
@@ -16,10 +17,11 @@ struct ServerStream::Sending {
   std::unique_ptr<ItemMessage> message;
 };
 
-ServerStream::ServerStream(UniqueFd fd, EventLoop* loop, std::shared_ptr<Host> host, std::function<void()> on_ready,
-                           std::function<void(absl::Status)> on_broken)
+ServerStream::ServerStream(UniqueFd fd, EventLoop* loop, std::shared_ptr<Host> host, int64_t stuck_ns,
+                           std::function<void()> on_ready, std::function<void(absl::Status)> on_broken)
     : TransferInbox(loop),
       host_(std::move(host)),
+      stuck_ns_(stuck_ns),
       on_ready_(std::move(on_ready)),
       on_broken_(std::move(on_broken)),
       side_(
@@ -193,10 +195,11 @@ void ServerStream::LookIfStuck() {
   stuck_timer_ = 0;
   if (endpoint_ == nullptr || under_way_ == 0) return;
   if (looked_before && ended_ == ended_when_looked_) {
-    return Break(absl::DeadlineExceededError("the client has taken nothing of what was on its way for 30 s"));
+    return Break(absl::DeadlineExceededError(
+        absl::StrCat("the client has taken nothing of what was on its way for ", FormatDuration(stuck_ns_))));
   }
   ended_when_looked_ = ended_;
-  stuck_timer_ = loop()->After(kStuckNs, [weak = std::weak_ptr(Self())] {
+  stuck_timer_ = loop()->After(stuck_ns_, [weak = std::weak_ptr(Self())] {
     if (const auto self = weak.lock(); self != nullptr) self->LookIfStuck();
   });
 }

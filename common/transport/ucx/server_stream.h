@@ -20,16 +20,13 @@ class ServerStream : public MessageSink, public TransferInbox {
  public:
   // `on_ready`: once, when transfers may come. `on_broken`: once, when the session cannot go on.
   // Both on the loop's thread.
-  ServerStream(UniqueFd fd, EventLoop* loop, std::shared_ptr<Host> host, std::function<void()> on_ready,
-               std::function<void(absl::Status)> on_broken);
+  ServerStream(UniqueFd fd, EventLoop* loop, std::shared_ptr<Host> host, int64_t stuck_ns,
+               std::function<void()> on_ready, std::function<void(absl::Status)> on_broken);
 
  private:
   // What is under way: enough to keep the way to the client full. The rest waits.
   static constexpr size_t kWindowBytes = 8 << 20;
   static constexpr size_t kWindowItems = 64;
-  // A client that takes nothing for so long loses its session: what is on its way to it cannot be
-  // called back, and keeps its slots.
-  static constexpr int64_t kStuckNs = 30'000'000'000;
 
   struct Pulled {
     std::unique_ptr<Transfer> transfer;
@@ -67,6 +64,7 @@ class ServerStream : public MessageSink, public TransferInbox {
   std::shared_ptr<ServerStream> Self() { return std::static_pointer_cast<ServerStream>(shared_from_this()); }
 
   const std::shared_ptr<Host> host_;
+  const int64_t stuck_ns_;
   const std::function<void()> on_ready_;
   const std::function<void(absl::Status)> on_broken_;
 

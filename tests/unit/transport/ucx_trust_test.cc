@@ -1,0 +1,264 @@
+// What a node believes of a client that says whatever it likes over UCX: nothing. What is wrong
+// ends that client's session, with the reason, and no byte of a slot changes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "common/net/event_loop.h"
+#include "common/transport/tcp/frame.h"
+#include "common/transport/ucx/greeting.h"
+#include "tests/unit/transport/items.h"
+#include "tests/unit/transport/sockets.h"
+#include "tests/unit/transport/ucx_testing.h"
+
+namespace quarry::transport::ucx {
+namespace {
+
+using ::testing::HasSubstr;
+
+class UcxTrustTest : public ::testing::Test {
+ protected:
+  static constexpr size_t kItemBytes = 300'000;  // by rendezvous
+  static constexpr int64_t kStuckNs = 300'000'000;
+
+  UcxTrustTest() {
+    host_ = Require(MakeUcxHost(TestUcx()));
+    ServerChannelContext context;
+    context.ucx = host_;
+    context.ucx_stuck_ns = kStuckNs;
+    context.on_closed = [this](const absl::Status& status) {
+      std::lock_guard lock(mutex_);
+      why_ = std::string(status.message());
+      ++closed_;
+    };
+    channel_ = Require(MakeServerChannel("ucx", std::move(context)));
+    SocketPair pair = LocalPair();
+    side_ = std::move(pair.first);
+    if (!channel_->AddUcxStream(pair.second.release(), &server_loop_)) std::abort();
+  }
+  ~UcxTrustTest() override {
+    channel_.reset();
+    host_->Shutdown();
+  }
+
+  Greeting Introduction() {
+    return {Greeting::Kind::kIntroduction, RawEnd::kToken, raw_.version().major, raw_.version().minor, raw_.address()};
+  }
+  void Join() {
+    const auto server = Greet(side_.get(), Introduction(), SoonNs());
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_token_ = server->token;
+    raw_.Connect(server->text);
+  }
+  TransferEndPtr Start(Transfer::Kind kind, TestSlot* slot) {
+    auto transfer = std::make_unique<TestTransfer>(kind, kItem, slot);
+    TransferEndPtr end = transfer->end();
+    channel_->Start(std::move(transfer));
+    return end;
+  }
+  std::string Header(MessageType type, uint32_t trailing_bytes = 0) const {
+    std::string header;
+    EncodeMessage({server_token_, kItem, type, trailing_bytes}, &header);
+    return header;
+  }
+  static std::string Meta(size_t bytes, size_t payload_bytes) {
+    std::string meta;
+    tcp::EncodeMeta({.root = 0, .range = {0, bytes, payload_bytes}, .edge_sums = {0, 0}, .sums = {}}, &meta);
+    return meta;
+  }
+  static bool Await(const std::function<bool()>& condition) {
+    const int64_t until = SoonNs();
+    while (!condition()) {
+      if (Clock::Real()->NowNs() > until) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return true;
+  }
+  void AwaitPull() {
+    std::optional<Message> message;
+    ASSERT_TRUE(Await([&] { return (message = raw_.Take()).has_value(); }));
+    ASSERT_EQ(message->type, MessageType::kPull);
+    ASSERT_EQ(message->id, kItem);
+  }
+  void ExpectClosed(const std::string& why) {
+    ASSERT_TRUE(Await([&] { return closed_ == 1; }));
+    std::lock_guard lock(mutex_);
+    EXPECT_THAT(why_, HasSubstr(why));
+  }
+
+  static constexpr ItemId kItem{7, 3};
+  EventLoop server_loop_{"t-server"};
+  std::mutex mutex_;
+  std::string why_;  // guarded by mutex_
+  std::atomic<int> closed_{0};
+  std::atomic<bool> go_{false};
+  std::shared_ptr<UcxHost> host_;
+  RawEnd raw_;
+  UniqueFd side_;
+  uint64_t server_token_ = 0;
+  TestSlot slot_{kItemBytes};
+  std::unique_ptr<ServerChannel> channel_;
+};
+
+TEST_F(UcxTrustTest, AGreetingOfAnImpossibleLengthEndsTheSession) {
+  const char greeting[kGreetingFixedBytes] = {'\xff', '\xff', '\xff', '\xff'};
+  ASSERT_TRUE(WriteAll(side_.get(), {greeting, sizeof greeting}, SoonNs()).ok());
+  ExpectClosed("greeting of 4294967295 bytes, must be 24 to 8192");
+}
+
+TEST_F(UcxTrustTest, AGreetingOfNoKindEndsTheSession) {
+  Greeting greeting = Introduction();
+  greeting.kind = static_cast<Greeting::Kind>(9);
+  ASSERT_TRUE(WriteAll(side_.get(), EncodeGreeting(greeting), SoonNs()).ok());
+  ExpectClosed("greeting kind: 1 or 2, got 9");
+}
+
+TEST_F(UcxTrustTest, AnotherVersionIsRefusedByNamingBothAndCostsNothing) {
+  Greeting greeting = Introduction();
+  greeting.minor += 5;
+  const auto server = Greet(side_.get(), greeting, SoonNs());
+  EXPECT_TRUE(absl::IsFailedPrecondition(server.status())) << server.status();
+  EXPECT_THAT(std::string(server.status().message()),
+              HasSubstr(absl::StrCat("UCX ", raw_.version().major, ".", raw_.version().minor, " at one end and ",
+                                     greeting.major, ".", greeting.minor, " at the other")));
+  EXPECT_EQ(closed_, 0);
+  EXPECT_STRNE(channel_->transport_name(), "ucx");
+}
+
+TEST_F(UcxTrustTest, MoreThanAGreetingEndsTheSession) {
+  Join();
+  ASSERT_TRUE(WriteAll(side_.get(), "more", SoonNs()).ok());
+  ExpectClosed("more was sent than a greeting");
+}
+
+TEST_F(UcxTrustTest, TheEndOfTheConnectionEndsTheSession) {
+  Join();
+  const TransferEndPtr end = Start(Transfer::Kind::kRead, &slot_);
+  AwaitPull();
+  side_ = UniqueFd();
+  ExpectClosed("closed the connection");
+  ASSERT_TRUE(Await([&] { return end->done(); }));
+  EXPECT_EQ(end->status, TransferStatus::kClosed);
+}
+
+TEST_F(UcxTrustTest, WhatBearsAnotherTokenIsNobodys) {
+  Join();
+  const TransferEndPtr end = Start(Transfer::Kind::kRead, &slot_);
+  AwaitPull();
+  std::string header = Header(MessageType::kAbort);
+  header[0] = static_cast<char>(header[0] ^ 1);
+  raw_.Send(header);
+  raw_.Send("short");
+  raw_.Send(Header(MessageType::kAbort));
+  ASSERT_TRUE(Await([&] { return end->done(); }));
+  EXPECT_EQ(end->status, TransferStatus::kCancelled);
+  EXPECT_EQ(closed_, 0);
+}
+
+TEST_F(UcxTrustTest, AMessageOfNoTypeEndsTheSession) {
+  Join();
+  raw_.Send(Header(static_cast<MessageType>(4)));
+  ExpectClosed("type: 1 to 3, got 4");
+}
+
+TEST_F(UcxTrustTest, APullEndsTheSession) {
+  Join();
+  raw_.Send(Header(MessageType::kPull));
+  ExpectClosed("a client sent a pull");
+}
+
+TEST_F(UcxTrustTest, DataThatNobodyAskedForIsDropped) {
+  Join();
+  std::string header;
+  EncodeMessage({server_token_, {kItem.request, kItem.item + 1}, MessageType::kData, 0}, &header);
+  raw_.Send(header + Meta(kItemBytes, kItemBytes), std::vector<std::byte>(kItemBytes));
+  const TransferEndPtr end = Start(Transfer::Kind::kRead, &slot_);
+  AwaitPull();
+  raw_.Send(Header(MessageType::kAbort));
+  ASSERT_TRUE(Await([&] { return end->done(); }));
+  EXPECT_EQ(end->status, TransferStatus::kCancelled);
+}
+
+TEST_F(UcxTrustTest, DataOfAnotherSizeIsNotTaken) {
+  for (const size_t bytes : {kItemBytes - 1, kItemBytes + 1, size_t{0}}) {
+    if (server_token_ == 0) Join();
+    std::fill_n(slot_.memory.data(), kItemBytes, std::byte{0x5A});
+    const TransferEndPtr end = Start(Transfer::Kind::kRead, &slot_);
+    AwaitPull();
+    raw_.Send(Header(MessageType::kData) + Meta(kItemBytes, kItemBytes), std::vector<std::byte>(bytes));
+    ASSERT_TRUE(Await([&] { return end->done(); }));
+    EXPECT_EQ(end->status, TransferStatus::kWrongSize);
+    EXPECT_TRUE(slot_.Holds(Bytes(kItemBytes, std::byte{0x5A})));
+  }
+  EXPECT_EQ(closed_, 0);
+}
+
+TEST_F(UcxTrustTest, DataWithoutMetadataEndsTheSession) {
+  Join();
+  const TransferEndPtr end = Start(Transfer::Kind::kRead, &slot_);
+  AwaitPull();
+  raw_.Send(Header(MessageType::kData), std::vector<std::byte>(kItemBytes));
+  ASSERT_TRUE(Await([&] { return end->done(); }));
+  EXPECT_EQ(end->status, TransferStatus::kClosed);
+  ExpectClosed("meta_bytes is 0");
+}
+
+TEST_F(UcxTrustTest, MetadataOfAnotherRangeEndsTheSession) {
+  Join();
+  const TransferEndPtr end = Start(Transfer::Kind::kRead, &slot_);
+  AwaitPull();
+  raw_.Send(Header(MessageType::kData) + Meta(kItemBytes - 1, kItemBytes), std::vector<std::byte>(kItemBytes));
+  ASSERT_TRUE(Await([&] { return end->done(); }));
+  EXPECT_EQ(end->status, TransferStatus::kClosed);
+  ExpectClosed("range_bytes is 299999");
+}
+
+TEST_F(UcxTrustTest, APartOfAPayloadIsNoPut) {
+  Join();
+  const TransferEndPtr end = Start(Transfer::Kind::kRead, &slot_);
+  AwaitPull();
+  raw_.Send(Header(MessageType::kData) + Meta(kItemBytes, 2 * kItemBytes), std::vector<std::byte>(kItemBytes));
+  ASSERT_TRUE(Await([&] { return end->done(); }));
+  EXPECT_EQ(end->status, TransferStatus::kWrongSize);
+}
+
+TEST_F(UcxTrustTest, MoreTrailingBytesThanMetadataHasEndsTheSession) {
+  Join();
+  raw_.Send(Header(MessageType::kData, tcp::kMaxMetaBytes + 1));
+  ExpectClosed(absl::StrCat("trailing_bytes: at most ", tcp::kMaxMetaBytes));
+}
+
+// Its worker does nothing while its loop is held up.
+TEST_F(UcxTrustTest, AClientThatTakesNothingLosesItsSessionAndGivesTheSlotBack) {
+  Join();
+  raw_.loop().Post([&] {
+    while (!go_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+  TestSlot large(8 << 20);  // more than lies on the way
+  const TransferEndPtr end = Start(Transfer::Kind::kWrite, &large);
+  channel_->Cancel(kItem.request);  // what is on its way cannot be called back
+  ExpectClosed("has taken nothing of what was on its way for 300ms");
+  const bool ended = Await([&] { return end->done(); });
+  go_ = true;
+  channel_.reset();
+  ASSERT_TRUE(ended) << "UCX keeps the slot of a closed endpoint";
+  EXPECT_EQ(end->status, TransferStatus::kClosed);
+}
+
+TEST_F(UcxTrustTest, AClientThatTakesALittleNowAndThenKeepsItsSession) {
+  Join();
+  for (int i = 0; i < 4; ++i) {
+    const TransferEndPtr end = Start(Transfer::Kind::kWrite, &slot_);
+    ASSERT_TRUE(Await([&] { return end->done(); }));
+    std::this_thread::sleep_for(std::chrono::nanoseconds(kStuckNs / 2));
+  }
+  EXPECT_EQ(closed_, 0);
+}
+
+}  // namespace
+}  // namespace quarry::transport::ucx
