@@ -45,7 +45,7 @@ absl::Status ClientStream::Open(const Greeting& server) {
 void ClientStream::Close() {
   worker_->RemoveSink(token_);
   side_.Close();
-  endpoint_.reset();
+  if (endpoint_ != nullptr) worker_->Linger(std::exchange(endpoint_, nullptr));
   for (const ItemId& id : std::exchange(queue_, {})) table_->EndUse(id.request);
 }
 
@@ -155,7 +155,7 @@ void ClientStream::Send(ItemId id, std::shared_ptr<ExposedRequest> exposed) {
   auto* sending = new Sending{id, std::move(exposed), item.bytes, nullptr};
   sending->message = std::make_unique<ItemMessage>(server_token_, id, meta, item.segments);
   worker_->Send(
-      endpoint_.get(), sending->message->header(), sending->message->segments(),
+      endpoint_, sending->message->header(), sending->message->segments(),
       [self = shared_from_this(), sending](ucs_status_t status) { self->EndSend(sending, status == UCS_OK); });
 }
 
@@ -175,7 +175,7 @@ void ClientStream::Abort(ItemId id) {
   std::string header;
   EncodeMessage({.token = server_token_, .id = id, .type = MessageType::kAbort}, &header);
   // Where it fails, so does the endpoint.
-  worker_->Send(endpoint_.get(), std::move(header), {}, [](ucs_status_t) {});
+  worker_->Send(endpoint_, std::move(header), {}, [](ucs_status_t) {});
 }
 
 void ClientStream::Abandon(uint64_t request) {

@@ -55,7 +55,7 @@ class ClientStream : public MessageSink, public std::enable_shared_from_this<Cli
   const std::shared_ptr<ExposedTable> table_;
   const std::function<void(absl::Status)> on_broken_;
   uint64_t server_token_ = 0;
-  std::unique_ptr<Endpoint> endpoint_;  // while open
+  std::shared_ptr<Endpoint> endpoint_;  // while open
   std::deque<ItemId> queue_;            // pulled; each is a use in table_
   size_t sending_bytes_ = 0;
   bool send_posted_ = false;

@@ -72,8 +72,9 @@ absl::StatusOr<std::shared_ptr<Context>> Context::Create(const UcxOptions& optio
   }
   const absl::Status applied = ApplyAll(api, config, options.trusted_fabric);
   ucp_params_t params = {};
-  params.field_mask = UCP_PARAM_FIELD_FEATURES;
+  params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED;
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+  params.mt_workers_shared = 1;  // each loop of a server has one
   ucp_context_h handle = nullptr;
   ucs_status_t status = UCS_OK;
   if (applied.ok()) status = api.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &handle);

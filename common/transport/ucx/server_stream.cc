@@ -98,7 +98,7 @@ void ServerStream::Write(std::unique_ptr<Transfer> transfer) {
   sending->message =
       std::make_unique<ItemMessage>(client_token_, sending->transfer->id, meta, absl::MakeConstSpan(&sending->slot, 1));
   worker_->Send(
-      endpoint_.get(), sending->message->header(), sending->message->segments(),
+      endpoint_, sending->message->header(), sending->message->segments(),
       [self = Self(), sending](ucs_status_t status) { self->EndWrite(sending, status == UCS_OK); });
 }
 
@@ -118,7 +118,7 @@ void ServerStream::Pull(std::unique_ptr<Transfer> transfer) {
   std::string header;
   EncodeMessage({.token = client_token_, .id = id, .type = MessageType::kPull}, &header);
   // Where it fails, so does the endpoint.
-  worker_->Send(endpoint_.get(), std::move(header), {}, [](ucs_status_t) {});
+  worker_->Send(endpoint_, std::move(header), {}, [](ucs_status_t) {});
 }
 
 void ServerStream::OnMessage(const Message& message, absl::Span<const std::byte> meta, Arrival* arrival) {
@@ -226,7 +226,7 @@ void ServerStream::Close() {
   broken_ = true;
   side_.Close();
   if (worker_ != nullptr) worker_->RemoveSink(token_);
-  endpoint_.reset();  // what is under way ends soon
+  if (endpoint_ != nullptr) worker_->Linger(std::exchange(endpoint_, nullptr));
   if (stuck_timer_ != 0) loop()->CancelTimer(std::exchange(stuck_timer_, 0));
   std::vector<std::unique_ptr<Transfer>> ended = CloseInbox();
   for (auto& transfer : queue_) ended.push_back(std::move(transfer));

@@ -72,7 +72,7 @@ class ServerStream : public MessageSink, public TransferInbox {
   uint64_t token_ = 0;         // of messages to this end
   uint64_t client_token_ = 0;  // of those to the client
   std::shared_ptr<Worker> worker_;
-  std::unique_ptr<Endpoint> endpoint_;  // while open
+  std::shared_ptr<Endpoint> endpoint_;  // while open
   std::deque<std::unique_ptr<Transfer>> queue_;
   std::unordered_map<ItemId, Pulled, tcp::ItemIdHash> pulled_;
   size_t under_way_ = 0;  // items

@@ -40,9 +40,10 @@ struct Worker::Operation {
   std::vector<ucp_dt_iov_t> pieces;  // so too, where there are several
   size_t bytes = 0;
   Done done;
+  std::shared_ptr<Endpoint> endpoint;  // of what is sent
 };
 
-Endpoint::~Endpoint() { worker_->Close(state_); }
+Endpoint::~Endpoint() { worker_->PostClose(state_); }
 
 absl::StatusOr<std::shared_ptr<Worker>> Worker::Create(std::shared_ptr<Context> context, EventLoop* loop) {
   // Ends on the loop, wherever the last reference goes.
@@ -88,15 +89,36 @@ absl::Status Worker::Open() {
 void Worker::Shutdown() {
   if (fd_ >= 0) loop_->Remove(std::exchange(fd_, -1), this);
   if (handle_ == nullptr) return;
+  FinishSending();
+  // All of them, because UCX cannot end with what it has on its way on open endpoints.
+  for (const auto& state : std::vector(endpoints_.begin(), endpoints_.end())) Close(state);
   const int64_t until = Clock::Real()->NowNs() + kShutdownNs;
-  while (!operations_.empty() && Clock::Real()->NowNs() < until) api().ucp_worker_progress(handle_);
+  while (!Sending() && !operations_.empty() && Clock::Real()->NowNs() < until) api().ucp_worker_progress(handle_);
   api().ucp_worker_destroy(std::exchange(handle_, nullptr));
-  while (!operations_.empty()) End(*operations_.begin(), UCS_ERR_CANCELED);
   // What UCX has let go of without a word.
-  std::erase_if(endpoints_, [](const Endpoint::State* state) {
-    const bool closing = state->closing;
-    if (closing) delete state;
-    return closing;
+  while (!operations_.empty()) End(*operations_.begin(), UCS_ERR_CANCELED);
+  endpoints_.clear();
+  lingering_.clear();
+}
+
+bool Worker::Sending() const {
+  return std::any_of(operations_.begin(), operations_.end(),
+                     [](const Operation* operation) { return operation->endpoint != nullptr; });
+}
+
+void Worker::FinishSending() {
+  const int64_t begin = Clock::Real()->NowNs();
+  for (int64_t now = begin, worked = begin; now < begin + kShutdownNs; now = Clock::Real()->NowNs()) {
+    if (api().ucp_worker_progress(handle_) != 0) worked = now;
+    if (!Sending() && now > worked + kQuietNs) return;
+  }
+}
+
+void Worker::Linger(std::shared_ptr<Endpoint> endpoint) {
+  lingering_.push_back(std::move(endpoint));
+  loop_->After(kLingerNs, [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (self != nullptr && !self->lingering_.empty()) self->lingering_.pop_front();
   });
 }
 
@@ -138,24 +160,25 @@ void Worker::PostDrive() {
   });
 }
 
-absl::StatusOr<std::unique_ptr<Endpoint>> Worker::Connect(const std::string& address,
+absl::StatusOr<std::shared_ptr<Endpoint>> Worker::Connect(const std::string& address,
                                                           std::function<void(absl::Status)> on_failed) {
-  auto* state = new Endpoint::State{.on_failed = std::move(on_failed)};
+  if (endpoints_.size() >= kMaxEndpoints) {
+    return absl::ResourceExhaustedError(absl::StrCat("at most ", kMaxEndpoints, " UCX endpoints a data thread"));
+  }
+  auto state = std::make_shared<Endpoint::State>();
+  state->on_failed = std::move(on_failed);
   ucp_ep_params_t params = {};
-  params.field_mask =
-      UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                      UCP_EP_PARAM_FIELD_ERR_HANDLER;
   params.address = reinterpret_cast<const ucp_address_t*>(address.data());
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler.cb = OnFailed;
-  params.err_handler.arg = state;
+  params.err_handler.arg = state.get();
   const ucs_status_t status = api().ucp_ep_create(handle_, &params, &state->handle);
-  if (status != UCS_OK) {
-    delete state;
-    return UcxStatus(api(), status, "connecting to the peer's worker");
-  }
+  if (status != UCS_OK) return UcxStatus(api(), status, "connecting to the peer's worker");
   endpoints_.insert(state);
   PostDrive();
-  return std::unique_ptr<Endpoint>(new Endpoint(shared_from_this(), state));
+  return std::shared_ptr<Endpoint>(new Endpoint(shared_from_this(), std::move(state)));
 }
 
 void Worker::OnFailed(void* state, ucp_ep_h, ucs_status_t status) {
@@ -164,18 +187,17 @@ void Worker::OnFailed(void* state, ucp_ep_h, ucs_status_t status) {
   if (on_failed) on_failed(absl::UnavailableError(absl::StrCat("UCX endpoint failed: ", static_cast<int>(status))));
 }
 
-void Worker::Close(Endpoint::State* state) {
+// Not at once: what has just ended may have been the last to keep it, and UCX is still at that.
+void Worker::PostClose(const std::shared_ptr<Endpoint::State>& state) {
   state->on_failed = nullptr;
-  if (handle_ == nullptr) {
-    endpoints_.erase(state);
-    delete state;
-    return;
-  }
-  state->closing = true;
-  Operation* operation = NewOperation({}, [this, state](ucs_status_t) {
-    endpoints_.erase(state);
-    delete state;
+  loop_->Post([weak = weak_from_this(), state] {
+    if (const auto self = weak.lock(); self != nullptr) self->Close(state);
   });
+}
+
+void Worker::Close(const std::shared_ptr<Endpoint::State>& state) {
+  if (handle_ == nullptr || std::exchange(state->closing, true)) return;  // Shutdown has seen to it
+  Operation* operation = NewOperation({}, [this, state](ucs_status_t) { endpoints_.erase(state); });
   ucp_request_param_t param = {};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   param.flags = UCP_EP_CLOSE_FLAG_FORCE;
@@ -242,16 +264,18 @@ struct Worker::Buffer {
   size_t count = 0;
 };
 
-void Worker::Send(Endpoint* endpoint, std::string header, absl::Span<const Segment> segments, Done done) {
+void Worker::Send(std::shared_ptr<Endpoint> endpoint, std::string header, absl::Span<const Segment> segments,
+                  Done done) {
   if (handle_ == nullptr) return done(UCS_ERR_CANCELED);
   Operation* operation = NewOperation(segments, std::move(done));
+  operation->endpoint = std::move(endpoint);
   operation->header = std::move(header);
   ucp_request_param_t param = {};
   const Buffer buffer(operation, &param);
   param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = operation->bytes > kMostEager ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER;
   param.cb.send = OnSent;
-  Track(operation, api().ucp_am_send_nbx(endpoint->state_->handle, kActiveMessageId, operation->header.data(),
+  Track(operation, api().ucp_am_send_nbx(operation->endpoint->state_->handle, kActiveMessageId, operation->header.data(),
                                          operation->header.size(), buffer.address, buffer.count, &param));
 }
 

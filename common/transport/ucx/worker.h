@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -47,10 +48,11 @@ class MessageSink {
 
 class Worker;
 
-// The way to one peer's worker. On the loop's thread.
+// The way to one peer's worker. On the loop's thread. Closes when the last one lets go of it; what is
+// sent on it keeps it: where one is closed in the midst of sending, UCX (1.13 and 1.22, over TCP)
+// uses what it has freed, once the peer goes away.
 class Endpoint {
  public:
-  // Closes: what is under way ends soon, with an error.
   ~Endpoint();
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
@@ -60,13 +62,14 @@ class Endpoint {
   // Outlives the endpoint until UCX has let go of it.
   struct State {
     ucp_ep_h handle = nullptr;
-    bool closing = false;  // no Endpoint has it any more
+    bool closing = false;
     std::function<void(absl::Status)> on_failed;
   };
-  Endpoint(std::shared_ptr<Worker> worker, State* state) : worker_(std::move(worker)), state_(state) {}
+  Endpoint(std::shared_ptr<Worker> worker, std::shared_ptr<State> state)
+      : worker_(std::move(worker)), state_(std::move(state)) {}
 
   const std::shared_ptr<Worker> worker_;
-  State* const state_;
+  const std::shared_ptr<State> state_;
 };
 
 // On the loop's thread, but for Create, address and the end of the last reference.
@@ -81,19 +84,22 @@ class Worker : public FdHandler, public std::enable_shared_from_this<Worker> {
   const std::string& address() const { return address_; }
   EventLoop* loop() const { return loop_; }
 
-  // Ends all there is: what UCX does not end by itself within a moment, now that its endpoints are
-  // closed, ends with UCS_ERR_CANCELED. UCX has no more to do with any memory then.
+  // Ends all there is: what UCX does not end by itself within a moment ends with UCS_ERR_CANCELED.
+  // UCX has no more to do with any memory then.
   void Shutdown();
 
   void AddSink(uint64_t token, MessageSink* sink) { sinks_[token] = sink; }
   void RemoveSink(uint64_t token) { sinks_.erase(token); }
 
   // `address`: of the peer's worker, as that says. UCX believes what it says. `on_failed` is called
-  // at most once, not from within another call.
-  absl::StatusOr<std::unique_ptr<Endpoint>> Connect(const std::string& address,
+  // at most once, not from within another call. ResourceExhausted: there are kMaxEndpoints.
+  absl::StatusOr<std::shared_ptr<Endpoint>> Connect(const std::string& address,
                                                     std::function<void(absl::Status)> on_failed);
   // `segments` may be empty; they are sent in order, and outlive the sending as the memory does.
-  void Send(Endpoint* endpoint, std::string header, absl::Span<const Segment> segments, Done done);
+  // Keeps it for a while: to what a peer has sent on it UCX can only answer while it is open, and
+  // without an answer that never ends.
+  void Linger(std::shared_ptr<Endpoint> endpoint);
+  void Send(std::shared_ptr<Endpoint> endpoint, std::string header, absl::Span<const Segment> segments, Done done);
   // All of the arrival's data goes to `segments`, which are as long as it.
   void Land(Arrival* arrival, absl::Span<const Segment> segments, Done done);
 
@@ -110,6 +116,10 @@ class Worker : public FdHandler, public std::enable_shared_from_this<Worker> {
   // the rate.
   static constexpr int64_t kSpinNs = 100'000;
   static constexpr int64_t kShutdownNs = 500'000'000;
+  static constexpr int64_t kQuietNs = 10'000'000;
+  static constexpr int64_t kLingerNs = 1'000'000'000;
+  // Those of sessions that have ended count as long as they are there.
+  static constexpr size_t kMaxEndpoints = 1024;
 
   Worker(std::shared_ptr<Context> context, EventLoop* loop) : context_(std::move(context)), loop_(loop) {}
   ~Worker() override { Shutdown(); }
@@ -123,7 +133,13 @@ class Worker : public FdHandler, public std::enable_shared_from_this<Worker> {
   // Whether to look again at once, having found nothing.
   bool StaysAwake();
   void PostDrive();
-  void Close(Endpoint::State* state);
+  void PostClose(const std::shared_ptr<Endpoint::State>& state);
+  void Close(const std::shared_ptr<Endpoint::State>& state);
+
+
+  bool Sending() const;
+  // Lets UCX work until nothing is being sent and nothing comes, for a moment at most.
+  void FinishSending();
 
   Operation* NewOperation(absl::Span<const Segment> segments, Done done);
   void End(Operation* operation, ucs_status_t status);
@@ -142,7 +158,8 @@ class Worker : public FdHandler, public std::enable_shared_from_this<Worker> {
   std::string address_;
   std::unordered_map<uint64_t, MessageSink*> sinks_;
   std::unordered_set<Operation*> operations_;
-  std::unordered_set<Endpoint::State*> endpoints_;  // not let go of by UCX
+  std::unordered_set<std::shared_ptr<Endpoint::State>> endpoints_;  // not let go of by UCX
+  std::deque<std::shared_ptr<Endpoint>> lingering_;  // a timer each
   bool drive_posted_ = false;
   SpinBudget spin_{kSpinNs};
   int64_t idle_since_ns_ = 0;  // 0: it is not

@@ -56,7 +56,7 @@ class RawEnd : public MessageSink {
     loop_.Run([&] {
       std::vector<Segment> segments;
       if (!kept->empty()) segments.push_back({kept->data(), kept->size()});
-      worker_->Send(endpoint_.get(), std::move(header), segments, [kept](ucs_status_t) {});
+      worker_->Send(endpoint_, std::move(header), segments, [kept](ucs_status_t) {});
     });
   }
   // The last one since the last call.
@@ -74,7 +74,7 @@ class RawEnd : public MessageSink {
 
   EventLoop loop_{"t-raw"};
   std::shared_ptr<Worker> worker_;
-  std::unique_ptr<Endpoint> endpoint_;
+  std::shared_ptr<Endpoint> endpoint_;
   std::mutex mutex_;
   std::optional<Message> last_;  // guarded by mutex_
 };
