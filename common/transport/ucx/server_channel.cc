@@ -30,7 +30,8 @@ bool UcxServerChannel::AddUcxStream(int fd, EventLoop* loop) {
     std::lock_guard lock(mutex_);
     if (closed_ || stream_ != nullptr || host_ == nullptr) return false;
     stream = std::make_shared<ServerStream>(
-        std::move(owned), loop, host_, stuck_ns_, [ready = ready_] { ready->store(true, std::memory_order_release); }, on_closed_);
+        std::move(owned), loop, host_, stuck_ns_, [ready = ready_] { ready->store(true, std::memory_order_release); },
+        on_closed_);
     stream_ = stream;
   }
   stream->PostOpen();

@@ -97,9 +97,8 @@ void ServerStream::Write(std::unique_ptr<Transfer> transfer) {
   sending->slot = {sending->transfer->data, sending->transfer->bytes, 0, 1};
   sending->message =
       std::make_unique<ItemMessage>(client_token_, sending->transfer->id, meta, absl::MakeConstSpan(&sending->slot, 1));
-  worker_->Send(
-      endpoint_, sending->message->header(), sending->message->segments(),
-      [self = Self(), sending](ucs_status_t status) { self->EndWrite(sending, status == UCS_OK); });
+  worker_->Send(endpoint_, sending->message->header(), sending->message->segments(),
+                [self = Self(), sending](ucs_status_t status) { self->EndWrite(sending, status == UCS_OK); });
 }
 
 void ServerStream::EndWrite(Sending* sending, bool sent) {

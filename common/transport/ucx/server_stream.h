@@ -68,7 +68,7 @@ class ServerStream : public MessageSink, public TransferInbox {
   const std::function<void()> on_ready_;
   const std::function<void(absl::Status)> on_broken_;
 
-  bool broken_ = false;  // or closed
+  bool broken_ = false;        // or closed
   uint64_t token_ = 0;         // of messages to this end
   uint64_t client_token_ = 0;  // of those to the client
   std::shared_ptr<Worker> worker_;

@@ -168,8 +168,8 @@ absl::StatusOr<std::shared_ptr<Endpoint>> Worker::Connect(const std::string& add
   auto state = std::make_shared<Endpoint::State>();
   state->on_failed = std::move(on_failed);
   ucp_ep_params_t params = {};
-  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
-                      UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.field_mask =
+      UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
   params.address = reinterpret_cast<const ucp_address_t*>(address.data());
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler.cb = OnFailed;
@@ -275,8 +275,9 @@ void Worker::Send(std::shared_ptr<Endpoint> endpoint, std::string header, absl::
   param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = operation->bytes > kMostEager ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER;
   param.cb.send = OnSent;
-  Track(operation, api().ucp_am_send_nbx(operation->endpoint->state_->handle, kActiveMessageId, operation->header.data(),
-                                         operation->header.size(), buffer.address, buffer.count, &param));
+  Track(operation,
+        api().ucp_am_send_nbx(operation->endpoint->state_->handle, kActiveMessageId, operation->header.data(),
+                              operation->header.size(), buffer.address, buffer.count, &param));
 }
 
 void Worker::Land(Arrival* arrival, absl::Span<const Segment> segments, Done done) {

@@ -136,7 +136,6 @@ class Worker : public FdHandler, public std::enable_shared_from_this<Worker> {
   void PostClose(const std::shared_ptr<Endpoint::State>& state);
   void Close(const std::shared_ptr<Endpoint::State>& state);
 
-
   bool Sending() const;
   // Lets UCX work until nothing is being sent and nothing comes, for a moment at most.
   void FinishSending();
@@ -159,7 +158,7 @@ class Worker : public FdHandler, public std::enable_shared_from_this<Worker> {
   std::unordered_map<uint64_t, MessageSink*> sinks_;
   std::unordered_set<Operation*> operations_;
   std::unordered_set<std::shared_ptr<Endpoint::State>> endpoints_;  // not let go of by UCX
-  std::deque<std::shared_ptr<Endpoint>> lingering_;  // a timer each
+  std::deque<std::shared_ptr<Endpoint>> lingering_;                 // a timer each
   bool drive_posted_ = false;
   SpinBudget spin_{kSpinNs};
   int64_t idle_since_ns_ = 0;  // 0: it is not

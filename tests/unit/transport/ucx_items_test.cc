@@ -24,7 +24,8 @@ class UcxItemsTest : public ::testing::Test {
 
   UcxItemsTest() {
     host_ = Require(MakeUcxHost(TestUcx()));
-    server_ = Require(MakeServerChannel("ucx", {.on_closed = [this](const absl::Status&) { ++broken_; }, .ucx = host_}));
+    server_ =
+        Require(MakeServerChannel("ucx", {.on_closed = [this](const absl::Status&) { ++broken_; }, .ucx = host_}));
     SocketPair pair = LocalPair();
     ClientChannelContext context{.on_closed = [this](const absl::Status&) { ++broken_; }};
     context.deadline_ns = SoonNs();
