@@ -277,7 +277,9 @@ void SessionServer::JoinDataStream(Handshake::Result result) {
   }
   SendNow(result.fd.get(), {result.request, wire::HelloReply{wire::kMajorVersion, result.minor, result.session,
                                                              service_->limits(), options_.node_name, ""}});
-  EventLoop* loop = data_loops_[next_data_.fetch_add(1) % data_loops_.size()].get();
+  // Of each kind in turn: a session opens one of both, and most moves over the shared ones.
+  std::atomic<uint32_t>& next = result.shared_memory != 0 ? next_shared_ : next_data_;
+  EventLoop* loop = data_loops_[next.fetch_add(1) % data_loops_.size()].get();
   transport::ServerChannel& channel = *session->channel();
   const int fd = result.fd.release();
   const bool added = result.ucx                  ? channel.AddUcxStream(fd, loop)

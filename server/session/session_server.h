@@ -89,6 +89,7 @@ class SessionServer {
   std::vector<std::unique_ptr<Listener>> listeners_;
   std::atomic<uint32_t> next_control_{0};
   std::atomic<uint32_t> next_data_{0};
+  std::atomic<uint32_t> next_shared_{0};
 
   std::mutex mutex_;
   std::unordered_map<std::string, SessionPtr> sessions_;                   // guarded by mutex_; by secret

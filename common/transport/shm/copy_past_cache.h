@@ -5,10 +5,16 @@
 
 #include <cstddef>
 
+#include "common/checksum.h"
+
 namespace quarry::transport::shm {
 
-// As memcpy. All stores are seen by other processors when it returns, as those of memcpy are.
+// As memcpy. All stores are seen by other processors when they return, as those of memcpy are.
 void CopyPastCache(std::byte* to, const std::byte* from, size_t bytes);
+// `from` is read once, so that what is summed is what is stored, though others write there
+// meanwhile. `after`: what will be copied next, if known; not touched.
+void CopyPastCacheSummed(std::byte* to, const std::byte* from, size_t bytes, const std::byte* after,
+                         ChunkSummer* summer);
 
 }  // namespace quarry::transport::shm
 

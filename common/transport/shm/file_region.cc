@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -47,7 +48,7 @@ absl::StatusOr<std::unique_ptr<Region>> FileRegion::Create(const RegionClaim& cl
 FileRegion::FileRegion(const RegionClaim& claim, UniqueFd file)
     : Region(claim, reinterpret_cast<std::byte*>(claim.file_offset)), file_(std::move(file)) {}
 
-absl::Status FileRegion::CopyTo(absl::Span<const iovec> pieces, const std::byte* from, Next) {
+absl::Status FileRegion::CopyTo(absl::Span<const iovec> pieces, const std::byte* from) {
   for (const iovec& piece : pieces) {
     off_t at = OffsetOf(piece);
     if (absl::Status status = CheckAllocated(file_.get(), at, piece.iov_len); !status.ok()) return status;
@@ -63,13 +64,15 @@ absl::Status FileRegion::CopyTo(absl::Span<const iovec> pieces, const std::byte*
   return absl::OkStatus();
 }
 
-absl::Status FileRegion::CopyFrom(absl::Span<const iovec> pieces, std::byte* to) {
+absl::Status FileRegion::CopyFrom(absl::Span<const iovec> pieces, std::byte* to, ChunkSummer* summer) {
   for (const iovec& piece : pieces) {
     off_t at = OffsetOf(piece);
     for (size_t left = piece.iov_len; left > 0;) {
-      const ssize_t done = pread(file_.get(), to, left, at);
+      // What is summed at once is still in the cache.
+      const ssize_t done = pread(file_.get(), to, std::min(left, kChunkBytes), at);
       if (done < 0 && errno == EINTR) continue;
       if (done <= 0) return Broken("pread", done);
+      summer->Update(to, static_cast<size_t>(done));
       to += done;
       at += done;
       left -= static_cast<size_t>(done);

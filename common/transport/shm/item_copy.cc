@@ -39,11 +39,7 @@ ItemCopy::Found ItemCopy::Open(const Transfer& transfer) {
   if (status_ = board_->ReadDescriptors(record_, &descriptors); !status_.ok()) return Found::kMalformed;
   if (const Found found = BuildRuns(descriptors); found != Found::kHere) return found;
   cursor_ = SegmentCursor(runs_[0].segments);
-  if (transfer.kind == Transfer::Kind::kRead) {
-    slot_ = {transfer.data, transfer.bytes, 0, 1};
-    verifier_.Start(absl::MakeConstSpan(&slot_, 1), {0, transfer.bytes, transfer.bytes}, {}, transfer.edge_sums,
-                    transfer.sums);
-  }
+  if (transfer.kind == Transfer::Kind::kRead) summer_.Start(kChunkBytes, transfer.sums);
   return Found::kHere;
 }
 
@@ -86,28 +82,25 @@ ItemCopy::Progress ItemCopy::Step(size_t bytes) {
     run_moved_ = 0;
     if (++run_ < runs_.size()) cursor_ = SegmentCursor(runs_[run_].segments);
   }
-  return moved_ == transfer_->bytes ? Progress::kDone : Progress::kMore;
+  if (moved_ < transfer_->bytes) return Progress::kMore;
+  if (transfer_->kind == Transfer::Kind::kRead) summer_.Finish();
+  return Progress::kDone;
 }
 
 ItemCopy::Progress ItemCopy::StepInRun(Run& run, size_t bytes) {
   const bool write = transfer_->kind == Transfer::Kind::kWrite;
   for (size_t left = bytes; left > 0;) {
-    // What is read is summed while it is in the cache.
-    const size_t part = write ? left : std::min(left, kChunkBytes - moved_ % kChunkBytes);
     iovec pieces[kMaxPieces];
     size_t covered = 0;
-    const size_t count = cursor_.Peek(pieces, kMaxPieces, part, &covered);
+    const size_t count = cursor_.Peek(pieces, kMaxPieces, left, &covered);
     const auto span = absl::MakeConstSpan(pieces, count);
     std::byte* here = transfer_->data + moved_;
-    // The client reads what it verifies as soon as it is there.
-    const auto next = checksum() ? Region::Next::kReadSoon : Region::Next::kReadLater;
-    status_ = write ? run.region->CopyTo(span, here, next) : run.region->CopyFrom(span, here);
+    status_ = write ? run.region->CopyTo(span, here) : run.region->CopyFrom(span, here, &summer_);
     if (!status_.ok()) return Progress::kBroken;
     cursor_.Advance(covered);
     moved_ += covered;
     run_moved_ += covered;
     left -= covered;
-    if (!write) verifier_.Advance(moved_);
   }
   return Progress::kMore;
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/transport/chunk_verifier.h"
+#include "common/checksum.h"
 #include "common/transport/shm/board.h"
 #include "common/transport/shm/region_table.h"
 #include "common/transport/transport.h"
@@ -69,8 +69,7 @@ class ItemCopy {
   size_t run_moved_ = 0;
   SegmentCursor cursor_;  // in runs_[run_]
   size_t moved_ = 0;
-  Segment slot_;
-  ChunkVerifier verifier_;
+  ChunkSummer summer_;
   absl::Status status_;
 };
 

@@ -52,24 +52,21 @@ absl::Status MappedRegion::CheckNoHoles() const {
   return absl::FailedPreconditionError("the client has punched holes into memory that it registered");
 }
 
-absl::Status MappedRegion::CopyTo(absl::Span<const iovec> pieces, const std::byte* from, Next next) {
+absl::Status MappedRegion::CopyTo(absl::Span<const iovec> pieces, const std::byte* from) {
   if (absl::Status status = CheckNoHoles(); !status.ok()) return status;
   for (const iovec& piece : pieces) {
-    if (next == Next::kReadLater) {
-      CopyPastCache(static_cast<std::byte*>(piece.iov_base), from, piece.iov_len);
-    } else {
-      std::memcpy(piece.iov_base, from, piece.iov_len);
-    }
+    CopyPastCache(static_cast<std::byte*>(piece.iov_base), from, piece.iov_len);
     from += piece.iov_len;
   }
   return absl::OkStatus();
 }
 
-absl::Status MappedRegion::CopyFrom(absl::Span<const iovec> pieces, std::byte* to) {
+absl::Status MappedRegion::CopyFrom(absl::Span<const iovec> pieces, std::byte* to, ChunkSummer* summer) {
   if (absl::Status status = CheckNoHoles(); !status.ok()) return status;
-  for (const iovec& piece : pieces) {
-    std::memcpy(to, piece.iov_base, piece.iov_len);
-    to += piece.iov_len;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const auto* after = static_cast<const std::byte*>(pieces[std::min(i + 1, pieces.size() - 1)].iov_base);
+    CopyPastCacheSummed(to, static_cast<const std::byte*>(pieces[i].iov_base), pieces[i].iov_len, after, summer);
+    to += pieces[i].iov_len;
   }
   return absl::OkStatus();
 }

@@ -26,12 +26,18 @@ absl::Status Copy(ProcessCall call, const Peer& peer, absl::Span<const iovec> pi
 
 }  // namespace
 
-absl::Status ProcessRegion::CopyTo(absl::Span<const iovec> pieces, const std::byte* from, Next) {
+absl::Status ProcessRegion::CopyTo(absl::Span<const iovec> pieces, const std::byte* from) {
   return Copy(process_vm_writev, *peer_, pieces, const_cast<std::byte*>(from));
 }
 
-absl::Status ProcessRegion::CopyFrom(absl::Span<const iovec> pieces, std::byte* to) {
-  return Copy(process_vm_readv, *peer_, pieces, to);
+absl::Status ProcessRegion::CopyFrom(absl::Span<const iovec> pieces, std::byte* to, ChunkSummer* summer) {
+  absl::Status status = Copy(process_vm_readv, *peer_, pieces, to);
+  if (!status.ok()) return status;
+  for (const iovec& piece : pieces) {
+    summer->Update(to, piece.iov_len);
+    to += piece.iov_len;
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace quarry::transport::shm

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/checksum.h"
 #include "common/net/socket.h"
 #include "common/transport/shm/message.h"
 #include "common/transport/shm/peer.h"
@@ -42,10 +43,9 @@ class Region {
 
   // Makes up to `bytes` more of it quick to touch. False: it is all ready.
   virtual bool Warm(size_t) { return false; }
-  // Who reads the copy next: soon, while it may still be in the cache, or not.
-  enum class Next : uint8_t { kReadSoon, kReadLater };
-  virtual absl::Status CopyTo(absl::Span<const iovec> pieces, const std::byte* from, Next next) = 0;
-  virtual absl::Status CopyFrom(absl::Span<const iovec> pieces, std::byte* to) = 0;
+  virtual absl::Status CopyTo(absl::Span<const iovec> pieces, const std::byte* from) = 0;
+  // What has come is given to `summer` as it lies here.
+  virtual absl::Status CopyFrom(absl::Span<const iovec> pieces, std::byte* to, ChunkSummer* summer) = 0;
 
  protected:
   Region(const RegionClaim& claim, std::byte* base) : claim_(claim), base_(base) {}

@@ -45,30 +45,15 @@ void ServerStream::Work() {
   }
   stream_.Flush();
   if (!stream_.open()) return;
-  // Reads that wait for room to be summed go on when a sum has come.
-  const bool waits = summed_.empty() && ahead_bytes_ >= kSumAheadBytes && !queue_.empty() &&
-                     queue_.front()->kind == Transfer::Kind::kRead;
-  const bool more = active_ != nullptr || (!queue_.empty() && !waits) || !summed_.empty();
+  const bool more = active_ != nullptr || !queue_.empty();
   if ((more && stream_.unsent_bytes() <= kMaxUnsentBytes) || !new_regions_.empty()) PostWork();
 }
 
 bool ServerStream::BeginNext() {
-  if (stream_.unsent_bytes() > kMaxUnsentBytes) return false;
-  // Sums are asked for ahead, so that the client sums while this end copies.
-  const bool may_ask = ahead_bytes_ < kSumAheadBytes;
-  const bool read_next = !queue_.empty() && queue_.front()->kind == Transfer::Kind::kRead;
-  auto& from = !queue_.empty() && (read_next ? may_ask : summed_.empty()) ? queue_ : summed_;
-  if (from.empty()) return false;
-  std::unique_ptr<Transfer> transfer = std::move(from.front());
-  from.pop_front();
-  if (&from == &summed_) {
-    ahead_bytes_ -= transfer->bytes;
-    active_ = std::move(transfer);
-    copy_ = std::make_unique<ItemCopy>(shared_->board.get(), &shared_->regions);
-    if (copy_->Open(*active_) != ItemCopy::Found::kHere) EndActive(ItemCopy::Progress::kTakenBack);
-  } else {
-    Begin(std::move(transfer));
-  }
+  if (stream_.unsent_bytes() > kMaxUnsentBytes || queue_.empty()) return false;
+  std::unique_ptr<Transfer> transfer = std::move(queue_.front());
+  queue_.pop_front();
+  Begin(std::move(transfer));
   return true;
 }
 
@@ -93,7 +78,10 @@ void ServerStream::Begin(std::unique_ptr<Transfer> transfer) {
   }
   switch (found) {
     case ItemCopy::Found::kHere:
-      if (!write && copy_->checksum()) AskForSum();
+      if (!write && copy_->checksum() && !AskForSum()) {  // twice at once: answers could not be told apart
+        CloseCopy(active_->id.request);
+        Finish(std::move(active_), TransferStatus::kCancelled);
+      }
       return;
     case ItemCopy::Found::kWrongSize:
       CloseCopy(active_->id.request);
@@ -105,16 +93,13 @@ void ServerStream::Begin(std::unique_ptr<Transfer> transfer) {
   }
 }
 
-// Of the active read: it is not touched while the client sums it.
-void ServerStream::AskForSum() {
-  const ItemId id = active_->id;
-  CloseCopy(id.request);
-  if (asked_.contains(id)) {  // twice at once: answers could not be told apart
-    return Finish(std::move(active_), TransferStatus::kCancelled);
-  }
-  ahead_bytes_ += active_->bytes;
-  asked_.emplace(id, std::move(active_));
-  stream_.Send({.type = MessageType::kSum, .id = id});
+// Of the active read. Who reads first does not matter: a source that changes in between has other
+// sums than the copy. False: it has been asked for already.
+bool ServerStream::AskForSum() {
+  if (!asked_.try_emplace(active_->id).second) return false;
+  stream_.Send({.type = MessageType::kSum, .id = active_->id});
+  stream_.Flush();  // now, so that the client sums while this end copies
+  return true;
 }
 
 void ServerStream::MoveOn(size_t* budget) {
@@ -129,13 +114,31 @@ void ServerStream::EndActive(ItemCopy::Progress progress) {
   const ItemId id = active_->id;
   const bool checksum = copy_->checksum();
   CloseCopy(id.request);
-  if (progress != ItemCopy::Progress::kDone) return Finish(std::move(active_), TransferStatus::kCancelled);
-  if (active_->kind == Transfer::Kind::kWrite) {
-    SendWritten(*active_, checksum);
-  } else {
-    stream_.Send({.type = MessageType::kRead, .id = id});
+  const auto asked = active_->kind == Transfer::Kind::kRead ? asked_.find(id) : asked_.end();
+  if (progress != ItemCopy::Progress::kDone) {
+    if (asked != asked_.end()) asked_.erase(asked);
+    return Finish(std::move(active_), TransferStatus::kCancelled);
   }
-  Finish(std::move(active_), TransferStatus::kOk);
+  if (asked != asked_.end()) {
+    asked->second.copied = std::move(active_);
+    if (asked->second.answer != Asked::Answer::kNone) EndAsked(std::move(asked_.extract(asked).mapped()));
+  } else if (active_->kind == Transfer::Kind::kRead) {
+    EndRead(std::move(active_), 0);
+  } else {
+    SendWritten(*active_, checksum);
+    Finish(std::move(active_), TransferStatus::kOk);
+  }
+}
+
+void ServerStream::EndRead(std::unique_ptr<Transfer> transfer, uint64_t root) {
+  transfer->root = root;
+  stream_.Send({.type = MessageType::kRead, .id = transfer->id});
+  Finish(std::move(transfer), TransferStatus::kOk);
+}
+
+void ServerStream::EndAsked(Asked asked) {
+  if (asked.answer == Asked::Answer::kSummed) return EndRead(std::move(asked.copied), asked.root);
+  Finish(std::move(asked.copied), TransferStatus::kCancelled);
 }
 
 void ServerStream::CloseCopy(uint64_t request) {
@@ -157,20 +160,13 @@ void ServerStream::Cancel(uint64_t request) {
   TakeInbox();
   if (active_ != nullptr && active_->id.request == request) EndActive(ItemCopy::Progress::kTakenBack);
   std::vector<std::unique_ptr<Transfer>> ended;
-  for (auto* from : {&queue_, &summed_}) {
-    for (auto& transfer : *from) {
-      if (transfer->id.request != request) continue;
-      if (from == &summed_) ahead_bytes_ -= transfer->bytes;
-      ended.push_back(std::move(transfer));
-    }
-    std::erase(*from, nullptr);
+  for (auto& transfer : queue_) {
+    if (transfer->id.request == request) ended.push_back(std::move(transfer));
   }
+  std::erase(queue_, nullptr);
   for (auto it = asked_.begin(); it != asked_.end();) {
     const auto next = std::next(it);
-    if (it->first.request == request) {
-      ahead_bytes_ -= it->second->bytes;
-      ended.push_back(std::move(asked_.extract(it).mapped()));
-    }
+    if (it->first.request == request) ended.push_back(std::move(asked_.extract(it).mapped().copied));
     it = next;
   }
   for (auto& transfer : ended) Finish(std::move(transfer), TransferStatus::kCancelled);
@@ -201,11 +197,11 @@ void ServerStream::OnStreamBroken(const absl::Status& status) {
 void ServerStream::FinishAll(TransferStatus status) {
   std::vector<std::unique_ptr<Transfer>> ended = CloseInbox();
   if (active_ != nullptr) ended.push_back(std::move(active_));
-  for (auto* from : {&queue_, &summed_}) {
-    for (auto& transfer : *from) ended.push_back(std::move(transfer));
-    from->clear();
+  for (auto& transfer : queue_) ended.push_back(std::move(transfer));
+  queue_.clear();
+  for (auto& [id, asked] : asked_) {
+    if (asked.copied != nullptr) ended.push_back(std::move(asked.copied));
   }
-  for (auto& [id, transfer] : asked_) ended.push_back(std::move(transfer));
   asked_.clear();
   new_regions_.clear();
   for (auto& transfer : ended) Finish(std::move(transfer), status);
@@ -221,10 +217,10 @@ absl::Status ServerStream::OnMessage(const Message& message, std::deque<UniqueFd
       shared_->regions.Remove(message.id.item);
       return absl::OkStatus();
     case MessageType::kSummed:
-      OnSummed(message.id, message.values[0]);
+      OnAnswer(message.id, Asked::Answer::kSummed, message.values[0]);
       return absl::OkStatus();
     case MessageType::kAbsent:
-      OnAbsent(message.id);
+      OnAnswer(message.id, Asked::Answer::kAbsent, 0);
       return absl::OkStatus();
     default:
       return absl::InvalidArgumentError(
@@ -293,18 +289,12 @@ void ServerStream::ReplyToRegion(uint32_t key, const absl::Status& status) {
                 .body = absl::string_view(status.message())});
 }
 
-void ServerStream::OnSummed(ItemId id, uint64_t root) {
-  auto node = asked_.extract(id);
-  if (node.empty()) return;  // cancelled meanwhile
-  node.mapped()->root = root;
-  summed_.push_back(std::move(node.mapped()));
-}
-
-void ServerStream::OnAbsent(ItemId id) {
-  auto node = asked_.extract(id);
-  if (node.empty()) return;  // cancelled meanwhile
-  ahead_bytes_ -= node.mapped()->bytes;
-  Finish(std::move(node.mapped()), TransferStatus::kCancelled);
+void ServerStream::OnAnswer(ItemId id, Asked::Answer answer, uint64_t root) {
+  const auto asked = asked_.find(id);
+  if (asked == asked_.end()) return;  // cancelled meanwhile
+  asked->second.answer = answer;
+  asked->second.root = root;
+  if (asked->second.copied != nullptr) EndAsked(std::move(asked_.extract(asked).mapped()));
 }
 
 }  // namespace quarry::transport::shm

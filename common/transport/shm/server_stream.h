@@ -49,9 +49,14 @@ class ServerStream : public MessageSink, public TransferInbox {
   // A client that does not read is given no more to read.
   static constexpr size_t kMaxUnsentBytes = 1 << 20;
   static constexpr size_t kMaxNewRegions = 64;
-  // So much is summed by the client ahead of the copy: enough to keep both at work, little enough
-  // that it is still in the cache when it is copied.
-  static constexpr size_t kSumAheadBytes = 4 << 20;
+
+  // A read that the client was asked to sum, which it does while the read is copied.
+  struct Asked {
+    enum class Answer : uint8_t { kNone, kSummed, kAbsent };
+    Answer answer = Answer::kNone;
+    uint64_t root = 0;
+    std::unique_ptr<Transfer> copied;  // and waits for the answer
+  };
 
   // The rest on the loop's thread.
   void Open() override;
@@ -62,13 +67,16 @@ class ServerStream : public MessageSink, public TransferInbox {
   // Begins the next transfer. False: there is none, or it must wait.
   bool BeginNext();
   void Begin(std::unique_ptr<Transfer> transfer);
-  void AskForSum();
+  bool AskForSum();
   void MoveOn(size_t* budget);
   void EndActive(ItemCopy::Progress progress);
   void CloseCopy(uint64_t request);
   void Break(const absl::Status& status);
   void FinishAll(TransferStatus status);
   void SendWritten(const Transfer& transfer, bool with_sums);
+  // With the client's root, or 0 if it sums nothing.
+  void EndRead(std::unique_ptr<Transfer> transfer, uint64_t root);
+  void EndAsked(Asked asked);
 
   absl::Status OnMessage(const Message& message, std::deque<UniqueFd>* fds) override;
   void OnRoundEnd() override { Work(); }
@@ -78,17 +86,14 @@ class ServerStream : public MessageSink, public TransferInbox {
   absl::Status OnRegion(const Message& message, std::deque<UniqueFd>* fds);
   void WarmNewRegions();
   void ReplyToRegion(uint32_t key, const absl::Status& status);
-  void OnSummed(ItemId id, uint64_t root);
-  void OnAbsent(ItemId id);
+  void OnAnswer(ItemId id, Asked::Answer answer, uint64_t root);
 
   const std::shared_ptr<ServerShared> shared_;
   const bool first_;
   std::string nonce_;
 
   std::deque<std::unique_ptr<Transfer>> queue_;
-  std::deque<std::unique_ptr<Transfer>> summed_;  // reads that may be copied
-  size_t ahead_bytes_ = 0;                        // of asked_ and summed_
-  std::unordered_map<ItemId, std::unique_ptr<Transfer>, tcp::ItemIdHash> asked_;
+  std::unordered_map<ItemId, Asked, tcp::ItemIdHash> asked_;
   std::unique_ptr<Transfer> active_;
   std::unique_ptr<ItemCopy> copy_;
   std::deque<std::shared_ptr<Region>> new_regions_;
