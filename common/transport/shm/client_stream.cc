@@ -84,6 +84,8 @@ absl::Status ClientStream::OnMessage(const Message& message, std::deque<UniqueFd
   switch (message.type) {
     case MessageType::kWritten:
       return OnWritten(message);
+    case MessageType::kWriting:
+      return OnWriting(message);
     case MessageType::kWrongSize:
       OnWrongSize(message.id);
       return absl::OkStatus();
@@ -110,24 +112,53 @@ void ClientStream::OnRoundEnd() {
   stream_.Flush();
 }
 
+absl::Status ClientStream::TakeMeta(const Message& message, tcp::ItemMeta* meta) {
+  return tcp::DecodeMeta(
+      absl::MakeConstSpan(reinterpret_cast<const std::byte*>(message.body.data()), message.body.size()), sums_.data(),
+      meta);
+}
+
+bool ClientStream::Verify(const std::shared_ptr<ExposedRequest>& exposed, const ExposedRequest::Item& item, ItemId id,
+                          const tcp::ItemMeta& meta, size_t arrived) {
+  if (meta.sums.empty() || meta.root != RootSum(item.identity_seed, meta.range.payload_bytes, meta.sums)) return false;
+  const bool goes_on = verifying_of_.lock() == exposed && verifying_ == id && verifying_root_ == meta.root &&
+                       verifying_offset_ == meta.range.offset;
+  if (!goes_on) {
+    verifier_.Start(item.segments, meta.range, meta.sums, meta.edge_sums, nullptr);
+    verifying_ = id;
+    verifying_of_ = exposed;
+    verifying_root_ = meta.root;
+    verifying_offset_ = meta.range.offset;
+  }
+  verifier_.Advance(arrived);
+  return verifier_.intact();
+}
+
+// Verified while the server writes the rest.
+absl::Status ClientStream::OnWriting(const Message& message) {
+  tcp::ItemMeta meta;
+  if (absl::Status status = TakeMeta(message, &meta); !status.ok()) return status;
+  const ItemId id = message.id;
+  const std::shared_ptr<ExposedRequest> exposed = shared_->exposures->BeginUse(id.request);
+  if (exposed == nullptr) return absl::OkStatus();  // withdrawn
+  const ExposedRequest::Item* item = exposed->item(id.item);
+  const bool fits = item != nullptr && meta.range.bytes == item->bytes && message.values[0] < item->bytes;
+  if (fits && item->checksum) Verify(exposed, *item, id, meta, message.values[0]);
+  shared_->exposures->EndUse(id.request);
+  if (!fits) return absl::InvalidArgumentError("the server writes an item that there is not, or of another size");
+  return absl::OkStatus();
+}
+
 absl::Status ClientStream::OnWritten(const Message& message) {
   tcp::ItemMeta meta;
-  absl::Status status =
-      tcp::DecodeMeta(absl::MakeConstSpan(reinterpret_cast<const std::byte*>(message.body.data()), message.body.size()),
-                      sums_.data(), &meta);
-  if (!status.ok()) return status;
+  if (absl::Status status = TakeMeta(message, &meta); !status.ok()) return status;
   const ItemId id = message.id;
   const std::shared_ptr<ExposedRequest> exposed = shared_->exposures->BeginUse(id.request);
   if (exposed == nullptr) return absl::OkStatus();  // withdrawn
   const ExposedRequest::Item* item = exposed->item(id.item);
   const bool fits = item != nullptr && meta.range.bytes == item->bytes;
-  bool intact = true;
-  if (fits && item->checksum) {
-    verifier_.Start(item->segments, meta.range, meta.sums, meta.edge_sums, nullptr);
-    verifier_.Advance(meta.range.bytes);
-    intact = verifier_.intact() && !meta.sums.empty() &&
-             meta.root == RootSum(item->identity_seed, meta.range.payload_bytes, meta.sums);
-  }
+  const bool intact = !fits || !item->checksum || Verify(exposed, *item, id, meta, meta.range.bytes);
+  verifying_of_.reset();
   shared_->exposures->EndUse(id.request);
   if (!fits) return absl::InvalidArgumentError("the server wrote an item that there is not, or of another size");
   if (intact) {
@@ -138,8 +169,7 @@ absl::Status ClientStream::OnWritten(const Message& message) {
   return absl::OkStatus();
 }
 
-// The whole item is summed before the server reads its first byte, so a source that changes
-// meanwhile is found out.
+// While the server copies it: a source that changes meanwhile has other sums here than there.
 absl::Status ClientStream::OnSum(ItemId id) {
   const std::shared_ptr<ExposedRequest> exposed = shared_->exposures->BeginUse(id.request);
   if (exposed == nullptr) {

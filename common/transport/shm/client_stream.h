@@ -53,7 +53,12 @@ class ClientStream : public MessageSink, public std::enable_shared_from_this<Cli
   absl::Status OnMessage(const Message& message, std::deque<UniqueFd>* fds) override;
   void OnRoundEnd() override;
   void OnStreamBroken(const absl::Status& status) override;
+  absl::Status OnWriting(const Message& message);
   absl::Status OnWritten(const Message& message);
+  absl::Status TakeMeta(const Message& message, tcp::ItemMeta* meta);
+  // Of an exposed item, of which so much is in place. False: it is not what was stored.
+  bool Verify(const std::shared_ptr<ExposedRequest>& exposed, const ExposedRequest::Item& item, ItemId id,
+              const tcp::ItemMeta& meta, size_t arrived);
   absl::Status OnSum(ItemId id);
   void OnWrongSize(ItemId id);
   void OnRead(ItemId id);
@@ -65,6 +70,11 @@ class ClientStream : public MessageSink, public std::enable_shared_from_this<Cli
   std::unique_ptr<DeathWatch> watch_;  // of the first stream
   std::vector<uint64_t> sums_;
   ChunkVerifier verifier_;
+  // What the verifier is at, if anything.
+  ItemId verifying_;
+  std::weak_ptr<ExposedRequest> verifying_of_;
+  uint64_t verifying_root_ = 0;  // stands for the sums that it compares with
+  size_t verifying_offset_ = 0;
   size_t summed_ = 0;  // bytes, since the last Flush
   EventLoop::TimerId timer_ = 0;
   bool closed_ = false;

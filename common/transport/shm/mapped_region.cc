@@ -52,10 +52,14 @@ absl::Status MappedRegion::CheckNoHoles() const {
   return absl::FailedPreconditionError("the client has punched holes into memory that it registered");
 }
 
-absl::Status MappedRegion::CopyTo(absl::Span<const iovec> pieces, const std::byte* from) {
+absl::Status MappedRegion::CopyTo(absl::Span<const iovec> pieces, const std::byte* from, Next next) {
   if (absl::Status status = CheckNoHoles(); !status.ok()) return status;
   for (const iovec& piece : pieces) {
-    CopyPastCache(static_cast<std::byte*>(piece.iov_base), from, piece.iov_len);
+    if (next == Next::kReadAtOnce) {
+      std::memcpy(piece.iov_base, from, piece.iov_len);
+    } else {
+      CopyPastCache(static_cast<std::byte*>(piece.iov_base), from, piece.iov_len);
+    }
     from += piece.iov_len;
   }
   return absl::OkStatus();

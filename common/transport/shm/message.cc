@@ -24,7 +24,7 @@ static_assert(sizeof(Header) == kHeaderBytes);
 
 bool IsKnown(uint8_t type) {
   return (type >= static_cast<uint8_t>(MessageType::kChallenge) &&
-          type <= static_cast<uint8_t>(MessageType::kReleased)) ||
+          type <= static_cast<uint8_t>(MessageType::kWriting)) ||
          (type >= static_cast<uint8_t>(MessageType::kBoard) && type <= static_cast<uint8_t>(MessageType::kAbsent));
 }
 

@@ -39,6 +39,7 @@ enum class MessageType : uint8_t {
   kWrongSize,      // what was to be written is not as long as the item
   kRead,           // the item has been read for the last time
   kReleased,       // the request was withdrawn while it was used, and is no more
+  kWriting,        // values[0]: so many bytes of the item are in place; body: ItemMeta
   // Client to server.
   kBoard = 32,  // values[0]: where the nonce is; with two descriptors: gates, items
   kRegion,      // item: the region's key; flag: RegionKind; values: base, bytes, file offset; with a

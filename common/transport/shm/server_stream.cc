@@ -62,6 +62,7 @@ void ServerStream::Begin(std::unique_ptr<Transfer> transfer) {
   if (shared_->board == nullptr) return Finish(std::move(transfer), TransferStatus::kCancelled);
   const bool write = transfer->kind == Transfer::Kind::kWrite;
   active_ = std::move(transfer);
+  told_ = 0;
   copy_ = std::make_unique<ItemCopy>(shared_->board.get(), &shared_->regions);
   const ItemCopy::Found found = copy_->Open(*active_);
   if (found == ItemCopy::Found::kByStream) {
@@ -104,9 +105,23 @@ bool ServerStream::AskForSum() {
 
 void ServerStream::MoveOn(size_t* budget) {
   const size_t before = copy_->moved();
-  const ItemCopy::Progress progress = copy_->Step(std::min(*budget, kStepBytes));
+  // A client with more to come is at other items, or will be.
+  const bool verified_at_once = active_->kind == Transfer::Kind::kWrite && copy_->checksum() && queue_.empty();
+  const ItemCopy::Progress progress = copy_->Step(
+      std::min(*budget, kStepBytes), verified_at_once ? Region::Next::kReadAtOnce : Region::Next::kReadLater);
   *budget -= std::min(*budget, std::max<size_t>(copy_->moved() - before, 1));
-  if (progress != ItemCopy::Progress::kMore) EndActive(progress);
+  if (progress != ItemCopy::Progress::kMore) return EndActive(progress);
+  if (verified_at_once) SendWriting();
+}
+
+// The client verifies the item behind the copy. It is told when half of what it does not know of
+// is there: few messages, and little is left to verify at the end.
+void ServerStream::SendWriting() {
+  const size_t left = active_->bytes - copy_->moved();
+  if (left < kLastPartBytes || copy_->moved() - told_ < left) return;
+  told_ = copy_->moved();
+  SendWritten(MessageType::kWriting, *active_, /*with_sums=*/true);
+  stream_.Flush();
 }
 
 void ServerStream::EndActive(ItemCopy::Progress progress) {
@@ -125,7 +140,10 @@ void ServerStream::EndActive(ItemCopy::Progress progress) {
   } else if (active_->kind == Transfer::Kind::kRead) {
     EndRead(std::move(active_), 0);
   } else {
-    SendWritten(*active_, checksum);
+    SendWritten(MessageType::kWritten, *active_, checksum);
+    // The client first, if it waits: to finish wakes others.
+    if (queue_.empty()) stream_.Flush();
+    if (active_ == nullptr) return;  // the stream broke
     Finish(std::move(active_), TransferStatus::kOk);
   }
 }
@@ -145,7 +163,7 @@ void ServerStream::CloseCopy(uint64_t request) {
   if (copy_->Close()) stream_.Send({.type = MessageType::kReleased, .id = {request, 0}});
 }
 
-void ServerStream::SendWritten(const Transfer& transfer, bool with_sums) {
+void ServerStream::SendWritten(MessageType type, const Transfer& transfer, bool with_sums) {
   tcp::ItemMeta meta{.root = transfer.root,
                      .range = {transfer.offset, transfer.bytes, transfer.payload_bytes},
                      .edge_sums = {transfer.edge_sums[0], transfer.edge_sums[1]},
@@ -153,7 +171,7 @@ void ServerStream::SendWritten(const Transfer& transfer, bool with_sums) {
   if (with_sums) meta.sums = absl::MakeConstSpan(transfer.sums, ChunkCount(transfer.payload_bytes));
   meta_.clear();
   tcp::EncodeMeta(meta, &meta_);
-  stream_.Send({.type = MessageType::kWritten, .id = transfer.id, .body = meta_});
+  stream_.Send({.type = type, .id = transfer.id, .values = {told_, 0, 0}, .body = meta_});
 }
 
 void ServerStream::Cancel(uint64_t request) {

@@ -49,6 +49,8 @@ class ServerStream : public MessageSink, public TransferInbox {
   // A client that does not read is given no more to read.
   static constexpr size_t kMaxUnsentBytes = 1 << 20;
   static constexpr size_t kMaxNewRegions = 64;
+  // Of an item, what may be left when the client is told of the rest for the last time.
+  static constexpr size_t kLastPartBytes = 256 << 10;
 
   // A read that the client was asked to sum, which it does while the read is copied.
   struct Asked {
@@ -73,7 +75,9 @@ class ServerStream : public MessageSink, public TransferInbox {
   void CloseCopy(uint64_t request);
   void Break(const absl::Status& status);
   void FinishAll(TransferStatus status);
-  void SendWritten(const Transfer& transfer, bool with_sums);
+  void SendWritten(MessageType type, const Transfer& transfer, bool with_sums);
+  // That a part of the active write is in place, where the client would else have to wait.
+  void SendWriting();
   // With the client's root, or 0 if it sums nothing.
   void EndRead(std::unique_ptr<Transfer> transfer, uint64_t root);
   void EndAsked(Asked asked);
@@ -96,6 +100,7 @@ class ServerStream : public MessageSink, public TransferInbox {
   std::unordered_map<ItemId, Asked, tcp::ItemIdHash> asked_;
   std::unique_ptr<Transfer> active_;
   std::unique_ptr<ItemCopy> copy_;
+  size_t told_ = 0;  // bytes of the active write, by kWriting
   std::deque<std::shared_ptr<Region>> new_regions_;
   std::string meta_;
   Stream stream_;
