@@ -63,6 +63,10 @@ absl::Status Peer::Probe(uint64_t address, absl::string_view nonce) const {
   const ssize_t got = process_vm_readv(pid_, &local, 1, &remote, 1, 0);
   if (got < 0) return Denied(absl::StrCat("process_vm_readv: ", strerror(errno)));
   if (seen != nonce) return Denied("the client's process is not the one that speaks");
+  // Of these two calls one may be refused alone. What is written is what was there.
+  if (process_vm_writev(pid_, &local, 1, &remote, 1, 0) != static_cast<ssize_t>(seen.size())) {
+    return Denied(absl::StrCat("process_vm_writev: ", strerror(errno)));
+  }
   return absl::OkStatus();
 }
 

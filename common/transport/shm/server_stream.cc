@@ -279,17 +279,23 @@ absl::Status ServerStream::OnRegion(const Message& message, std::deque<UniqueFd>
   if (new_regions_.size() >= kMaxNewRegions) {
     return absl::InvalidArgumentError(absl::StrCat("more than ", kMaxNewRegions, " regions wait for their answers"));
   }
-  absl::Status status;
-  if (claim.kind == RegionKind::kProcess && !shared_->reaches_process) {
-    status = absl::PermissionDeniedError("the client's memory cannot be reached");
-  } else if (auto region = Region::Create(claim, std::move(file), &shared_->peer); region.ok()) {
-    new_regions_.push_back(*std::move(region));
-    return absl::OkStatus();  // answered when it is warm
+  auto region = MakeRegion(claim, std::move(file));
+  if (region.ok()) {
+    new_regions_.push_back(*std::move(region));  // answered when it is warm
   } else {
-    status = region.status();
+    ReplyToRegion(claim.key, region.status());
   }
-  ReplyToRegion(claim.key, status);
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Region>> ServerStream::MakeRegion(const RegionClaim& claim, UniqueFd file) {
+  if (claim.kind == RegionKind::kProcess && !shared_->reaches_process) {
+    return absl::PermissionDeniedError("the client's memory cannot be reached");
+  }
+  auto region = Region::Create(claim, std::move(file), &shared_->peer);
+  if (!region.ok()) return region.status();
+  if (absl::Status status = shared_->regions.Admit(claim.bytes); !status.ok()) return status;
+  return region;
 }
 
 // A part at a time: mapping a large region takes a while.
@@ -297,7 +303,9 @@ void ServerStream::WarmNewRegions() {
   if (new_regions_.empty() || new_regions_.front()->Warm(kWarmBytes)) return;
   const std::shared_ptr<Region> region = std::move(new_regions_.front());
   new_regions_.pop_front();
-  ReplyToRegion(region->key(), shared_->regions.Add(region));
+  const absl::Status status = shared_->regions.Add(region);
+  if (!status.ok()) shared_->regions.Dismiss(region->bytes());
+  ReplyToRegion(region->key(), status);
 }
 
 void ServerStream::ReplyToRegion(uint32_t key, const absl::Status& status) {

@@ -88,6 +88,7 @@ class ServerStream : public MessageSink, public TransferInbox {
   void OnStreamBroken(const absl::Status& status) override;
   absl::Status OnBoard(const Message& message, std::deque<UniqueFd>* fds);
   absl::Status OnRegion(const Message& message, std::deque<UniqueFd>* fds);
+  absl::StatusOr<std::unique_ptr<Region>> MakeRegion(const RegionClaim& claim, UniqueFd file);
   void WarmNewRegions();
   void ReplyToRegion(uint32_t key, const absl::Status& status);
   void OnAnswer(ItemId id, Asked::Answer answer, uint64_t root);

@@ -128,18 +128,11 @@ class RegisteringChannel : public ClientChannel {
     if (result == Release::kReleased) Unregister(request);
     return result;
   }
+  // Earlier than it would be.
+  void UnregisterMemory(MemoryRange range) override { channel_->UnregisterMemory(range); }
   const char* transport_name() const override { return channel_->transport_name(); }
 
  private:
-  static MemoryRange RangeOf(absl::Span<const Segment> segments) {
-    std::byte* begin = segments[0].base;
-    std::byte* end = begin;
-    for (const Segment& segment : segments) {
-      begin = std::min(begin, segment.base);
-      end = std::max(end, segment.base + (segment.count - 1) * segment.stride + segment.length);
-    }
-    return {begin, static_cast<size_t>(end - begin)};
-  }
   void Unregister(uint64_t request) {
     std::vector<MemoryRange> ranges;
     {
@@ -246,6 +239,16 @@ std::vector<LinkKind> AllLinks() {
         {"ucx_shm", []() -> std::unique_ptr<Link> { return std::make_unique<Ucx>("posix,self,tcp"); }},
 #endif
   };
+}
+
+MemoryRange RangeOf(absl::Span<const Segment> segments) {
+  std::byte* begin = segments[0].base;
+  std::byte* end = begin;
+  for (const Segment& segment : segments) {
+    begin = std::min(begin, segment.base);
+    end = std::max(end, segment.base + (segment.count - 1) * segment.stride + segment.length);
+  }
+  return {begin, static_cast<size_t>(end - begin)};
 }
 
 bool WaitUntil(Link& link, const std::function<bool()>& condition) {

@@ -36,6 +36,9 @@ inline std::ostream& operator<<(std::ostream& out, const LinkKind& kind) { retur
 
 std::vector<LinkKind> AllLinks();
 
+// From the first to the last byte of an item.
+MemoryRange RangeOf(absl::Span<const Segment> segments);
+
 // Settles until `condition` holds. False: it did not within a time that is long for any
 // machine.
 bool WaitUntil(Link& link, const std::function<bool()>& condition);

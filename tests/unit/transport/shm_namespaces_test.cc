@@ -1,11 +1,19 @@
-// Ends in user, PID and mount namespaces of their own: what they can still share.
+// Ends in user, PID and mount namespaces of their own, and ends that the kernel refuses calls:
+// what they can still share.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -27,23 +35,50 @@ using testing::Line;
 using testing::TemporaryDir;
 using Kind = Transfer::Kind;
 
+// Not namespaces: process_vm_readv and process_vm_writev are refused, as by a container's seccomp
+// profile.
+constexpr int kNoProcessCalls = -1;
+constexpr int kNoProcessWrites = -2;
+
+bool RefuseProcessCalls(bool only_writes) {
+  constexpr uint32_t kRead = SYS_process_vm_readv;
+  constexpr uint32_t kWrite = SYS_process_vm_writev;
+  sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, only_writes ? kWrite : kRead, 1, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kWrite, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{static_cast<unsigned short>(std::size(filter)), filter};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
 // How the two ends are kept apart, and what the client can then share.
 struct Apart {
   const char* name;
   int client;  // namespaces of its own
   int node;
+  const char* why_not = "";  // the client's other memory cannot be reached; empty: it can
 };
 std::ostream& operator<<(std::ostream& out, const Apart& apart) { return out << apart.name; }
 
 const Apart kApart[] = {
-    {"ClientInOwnUserPidAndMountNamespaces", CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS, 0},
-    {"NodeInOwnUserPidAndMountNamespaces", 0, CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS},
-    {"BothInTheirOwn", CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS, CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS},
+    {"ClientInOwnUserPidAndMountNamespaces", CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS, 0, ""},
+    // A node may look into namespaces below its own, and into no others.
+    {"NodeInOwnUserPidAndMountNamespaces", 0, CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS, "namespace"},
+    {"BothInTheirOwn", CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS, CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS,
+     "namespace"},
+    // It is the node that makes the calls.
+    {"ClientThatMayNotReachProcesses", kNoProcessCalls, 0, ""},
+    {"NodeThatMayNotReachProcesses", 0, kNoProcessCalls, "process_vm_readv: Operation not permitted"},
+    {"NodeThatMayReadProcessesOnly", 0, kNoProcessWrites, "process_vm_writev: Operation not permitted"},
 };
 
 // Runs `body` in a process within new namespaces.
 int RunWithin(int namespaces, const std::function<int()>& body) {
-  if (namespaces == 0) return body();
+  if (namespaces < 0 && !RefuseProcessCalls(namespaces == kNoProcessWrites)) return 97;
+  if (namespaces <= 0) return body();
   if (unshare(namespaces) != 0) return 99;
   const pid_t inner = fork();  // the first process of the PID namespace
   if (inner == 0) {
@@ -108,12 +143,8 @@ TEST_P(NamespacesTest, MemfdsAreSharedAndOtherMemoryWhereTheKernelAllowsIt) {
   const int status = node.Wait();
   EXPECT_TRUE(WIFEXITED(status)) << status;
   EXPECT_EQ(WEXITSTATUS(status), 0);
-  // A node may look into namespaces below its own, and into no others.
-  if (GetParam().node == 0) {
-    EXPECT_EQ(reached, "reached");
-  } else {
-    EXPECT_THAT(reached, ::testing::HasSubstr("namespace"));
-  }
+  const std::string why_not = GetParam().why_not;
+  EXPECT_THAT(reached, ::testing::HasSubstr(why_not.empty() ? "reached" : why_not));
   client.line().Say("end");
   EXPECT_EQ(client.Wait(), 0);
 }

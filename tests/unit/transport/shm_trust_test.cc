@@ -181,6 +181,23 @@ TEST_F(ShmTrustTest, BadClaimsAreRefusedWithAReason) {
   EXPECT_EQ(closing_->times, 0);
 }
 
+TEST_F(ShmTrustTest, WhatASessionRegistersIsBounded) {
+  Join();
+  const auto process = [this](uint32_t key, uint64_t bytes) {
+    return Claim(key, RegionKind::kProcess, 4096, bytes, 0, UniqueFd());
+  };
+  EXPECT_EQ(process(1, kMaxRegisteredBytes - 8192), "");
+  // What is refused counts for nothing.
+  EXPECT_THAT(Claim(2, RegionKind::kMapped, 4096, 8192, 0, Memfd(8192, false, true)), HasSubstr("seal"));
+  EXPECT_THAT(process(1, 8192), HasSubstr("slot"));
+  EXPECT_THAT(process(3, 8193), HasSubstr("at most " + std::to_string(kMaxRegisteredBytes)));
+  EXPECT_EQ(process(4, 8192), "");
+  EXPECT_THAT(process(5, 1), HasSubstr("at most " + std::to_string(kMaxRegisteredBytes)));
+  client_->Send({.type = MessageType::kUnregion, .id = {0, 4}});
+  EXPECT_EQ(process(6, 8192), "");
+  EXPECT_EQ(closing_->times, 0);
+}
+
 struct BadDescription {
   const char* what;
   ItemRecord record;
