@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "common/net/event_loop.h"
 #include "common/transport/shm/client_channel.h"
@@ -41,6 +42,7 @@ int RunNode(const std::string& path, const Line& line) {
   if (!board.ok()) return 3;
   client.Send({.type = MessageType::kReady, .body = "no"});
   std::optional<ServerBoard::Entered> entered;
+  uint32_t region = 0;
   while (true) {
     const std::string order = line.Hear();
     if (order == "enter") {
@@ -52,6 +54,15 @@ int RunNode(const std::string& path, const Line& line) {
       if (told) client.Send({.type = MessageType::kReleased, .id = {1, 0}});
     } else if (order == "leave silently") {
       (*board)->Leave(*entered);
+      line.Say("left");
+    } else if (order == "take a region") {
+      if (!client.Receive(&message)) return 4;
+      region = message.id.item;
+      client.Send({.type = MessageType::kRegionReply, .flag = 1, .id = {0, region}});
+    } else if (order == "enter the region") {
+      line.Say((*board)->region_gate(region).Enter(region) ? "in" : "refused");
+    } else if (order == "leave the region") {
+      (*board)->region_gate(region).Leave();
       line.Say("left");
     } else if (order == "close") {
       client.Close();
@@ -121,6 +132,24 @@ TEST_F(NodeThatGoesAwayTest, HoldsNothingThatItHasLeft) {
   ASSERT_EQ(Ask("leave"), "not told");
   EXPECT_EQ(Withdraw(), Release::kReleased);
   EXPECT_EQ(Ask("enter"), "refused");
+}
+
+TEST_F(NodeThatGoesAwayTest, KeepsMemoryThatItIsAtRegisteredUntilItLeaves) {
+  Connect();
+  Memory memory(MemoryKind::kSealedMemfd);
+  node_.line().Say("take a region");
+  ASSERT_TRUE(channel_->RegisterMemory({memory.data, kMemoryBytes}).ok());
+  ASSERT_EQ(Ask("enter the region"), "in");
+  std::atomic<bool> unregistered{false};
+  std::thread unregistering([&] {
+    channel_->UnregisterMemory({memory.data, kMemoryBytes});
+    unregistered = true;
+  });
+  usleep(100'000);  // long enough for what should not happen to happen
+  EXPECT_FALSE(unregistered);
+  EXPECT_EQ(Ask("enter the region"), "refused");
+  EXPECT_EQ(Ask("leave the region"), "left");
+  unregistering.join();
 }
 
 TEST_F(NodeThatGoesAwayTest, ReleasesByItsDeath) {

@@ -215,12 +215,12 @@ TEST_F(ShmTrustTest, BadDescriptionsMoveNothing) {
       {"too few bytes", item(2), {{1, 1, 0, 10, 0}, {1, 1, 0, 10, 0}}},
       {"too many bytes", item(2), {{1, 1, 0, kBytes, 0}, {1, 1, 0, 1, 0}}},
       {"a length that overflows", item(2), {{1, 2, 0, kHuge, 0}, {1, 1, 0, 10, 0}}},
-      {"an offset that overflows", item(2), {{1, 1, kHuge, kBytes, 0}, {1, 1, 0, 10, 0}}},
-      {"a stride that overflows", item(2), {{1, 3, 0, 100, kHuge / 2}, {1, 1, 0, 10, 0}}},
+      {"an offset that overflows", item(2), {{1, 1, kHuge, kBytes - 10, 0}, {1, 1, 0, 10, 0}}},
+      {"a stride that overflows", item(2), {{1, 3, 0, 100, kHuge / 2}, {1, 1, 0, kBytes - 300, 0}}},
       {"an empty piece", item(2), {{1, 1, 0, kBytes, 0}, {1, 1, 0, 0, 0}}},
       {"a count of none", item(2), {{1, 1, 0, kBytes, 0}, {1, 0, 0, 1, 0}}},
-      {"beyond the region's end", item(2), {{1, 1, 1, kBytes, 0}, {1, 1, 0, 10, 0}}},
-      {"pieces beyond the region's end", item(2), {{1, 2, 0, kBytes / 2, kBytes}, {1, 1, 0, 10, 0}}},
+      {"beyond the region's end", item(2), {{1, 1, 11, kBytes - 10, 0}, {1, 1, 0, 10, 0}}},
+      {"pieces beyond the region's end", item(2), {{1, 2, 0, kBytes / 2 - 5, kBytes}, {1, 1, 0, 10, 0}}},
       {"a region that is not registered", item(2), {{7, 1, 0, kBytes, 0}, {1, 1, 0, 10, 0}}, false},
   };
   for (const BadDescription& bad : cases) {
@@ -251,6 +251,27 @@ TEST_F(ShmTrustTest, BadDescriptionsMoveNothing) {
       EXPECT_EQ(bytes, std::vector<char>(kBytes)) << "something was written";
     }
   }
+}
+
+TEST_F(ShmTrustTest, ARegionWhoseGateIsClosedIsNotTouched) {
+  Join();
+  UniqueFd file = Memfd(kBytes, true, true);
+  ASSERT_EQ(Claim(1, RegionKind::kMapped, 4096, kBytes, 0, Duplicate(file.get())), "");
+  ASSERT_TRUE(board_->region_gate(1).Withdraw());
+  const Bytes payload = Payload(1, kBytes);
+  TestSlot slot(payload, kIdentity);
+  for (const Kind kind : {Kind::kWrite, Kind::kRead}) {
+    const uint64_t request = kind == Kind::kWrite ? 1 : 2;
+    board_->Expose(request, {ItemRecord{.bytes = kBytes, .descriptors = 1, .only = {1, 1, 0, kBytes, 0}}}, {});
+    const auto end = Start(kind, request, &slot);
+    Await([&] { return end->done(); });
+    EXPECT_EQ(end->status, TransferStatus::kCancelled);
+  }
+  EXPECT_TRUE(slot.Holds(payload));
+  std::vector<char> bytes(kBytes);
+  ASSERT_EQ(pread(file.get(), bytes.data(), kBytes, 0), static_cast<ssize_t>(kBytes));
+  EXPECT_EQ(bytes, std::vector<char>(kBytes)) << "something was written";
+  EXPECT_FALSE(board_->region_gate(1).used());
 }
 
 TEST_F(ShmTrustTest, ABoardThatIsCutMovesNothing) {

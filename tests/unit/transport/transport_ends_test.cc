@@ -1,65 +1,18 @@
 // Every transport: how transfers end. Each is finished exactly once, and released memory is
 // not touched again.
+#include "tests/unit/transport/transport_ends.h"
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <map>
 #include <thread>
 
 #include "common/clock.h"
 #include "tests/unit/common/test_seed.h"
-#include "tests/unit/transport/transport_test.h"
 
 namespace quarry::transport {
 namespace {
 
-constexpr size_t kBlockBytes = 512 << 10;
-constexpr uint32_t kItems = 3;
-constexpr int kStages = 3 * kItems * static_cast<int>(kBlockBytes / (64 << 10)) / 2;
-
-class TransportEndsTest : public TransportTest {
- protected:
-  struct Started {
-    std::shared_ptr<TestRequest> request;
-    std::vector<TransferEndPtr> ends;
-  };
-  // A request of kItems items, exposed, with all its transfers started.
-  Started StartRequest(Kind kind, uint64_t id) {
-    Started started{NewRequest(), {}};
-    for (uint32_t i = 0; i < kItems; ++i) started.request->Add(Shape::kStrided64K, kBlockBytes, kIdentity);
-    link_->client().Expose(id, started.request);
-    for (uint32_t i = 0; i < kItems; ++i) started.ends.push_back(Start(kind, {id, i}, SlotFor(kind, i)));
-    return started;
-  }
-  // Shared by the rounds of a test.
-  TestSlot* SlotFor(Kind kind, uint32_t item) {
-    auto& slot = slot_of_[{kind, item}];
-    if (slot == nullptr) {
-      slot = kind == Kind::kWrite ? NewSlot(Payload(item, kBlockBytes), kIdentity) : NewSlot(kBlockBytes);
-    }
-    return slot;
-  }
-  static void ExpectFinishedOnce(const Started& started, std::initializer_list<TransferStatus> allowed) {
-    for (const TransferEndPtr& end : started.ends) {
-      EXPECT_EQ(end->finished, 1);
-      EXPECT_EQ(end->destroyed, 1);
-      EXPECT_TRUE(std::find(allowed.begin(), allowed.end(), end->status.load()) != allowed.end())
-          << "status " << static_cast<int>(end->status.load());
-    }
-    for (uint32_t i = 0; i < started.request->size(); ++i) EXPECT_LE((*started.request)[i].reports(), 1);
-  }
-  // Rounds that try every stage by small steps, and some more.
-  static std::vector<int> Stages() {
-    std::vector<int> stages = {0, 1, 2, 3, 4, 5};
-    for (int stage = 8; stage < kStages; stage += 7) stages.push_back(stage);
-    return stages;
-  }
-  void NudgeTimes(int times) {
-    for (int i = 0; i < times; ++i) link_->Nudge();
-  }
-
-  std::map<std::pair<Kind, uint32_t>, TestSlot*> slot_of_;
-};
 INSTANTIATE_TEST_SUITE_P(All, TransportEndsTest, ::testing::ValuesIn(AllLinks()), LinkName);
 
 TEST_P(TransportEndsTest, WithdrawnBeforeItMovesIsReleasedAtOnce) {
@@ -230,41 +183,6 @@ TEST_P(TransportEndsTest, DestructionFinishesAndReleasesEverything) {
     EXPECT_EQ(writes.request.use_count(), 1) << "somebody keeps the request";
     EXPECT_EQ(reads.request.use_count(), 1) << "somebody keeps the request";
   }
-}
-
-// No caller does that on purpose. Where the server reaches registered memory itself, it has let go
-// of it by then; elsewhere registering means nothing to it.
-TEST_P(TransportEndsTest, MemoryUnregisteredWhileItMovesIsNotWrittenAfterwards) {
-  const bool reached = absl::string_view(link_->client().transport_name()) == "shm";
-  uint64_t id = 0;
-  for (int stage : Stages()) {
-    for (Kind kind : {Kind::kWrite, Kind::kRead}) {
-      SCOPED_TRACE(testing::Message() << "stage " << stage << (kind == Kind::kWrite ? " write" : " read"));
-      Started started = StartRequest(kind, ++id);
-      NudgeTimes(stage);
-      std::vector<Bytes> then;
-      for (uint32_t i = 0; i < kItems; ++i) {
-        link_->client().UnregisterMemory(RangeOf(started.request->item(i)->segments));
-        const auto bytes = (*started.request)[i].memory.memory().bytes();
-        then.emplace_back(bytes.begin(), bytes.end());
-      }
-      ASSERT_TRUE(WaitForEnds(started.ends));
-      ExpectFinishedOnce(started, {TransferStatus::kOk, TransferStatus::kCancelled});
-      std::atomic<int> released{0};
-      if (link_->client().Withdraw(id, [&] { ++released; }) == Release::kReleased) ++released;
-      ASSERT_TRUE(Wait([&] { return released > 0; }));
-      for (uint32_t i = 0; i < kItems; ++i) {
-        const auto bytes = (*started.request)[i].memory.memory().bytes();
-        if (reached) {
-          EXPECT_EQ(then[i], Bytes(bytes.begin(), bytes.end()));
-        }
-        if (kind == Kind::kWrite && (*started.request)[i].arrived == 1) {
-          EXPECT_TRUE((*started.request)[i].memory.Holds(Payload(i, kBlockBytes)));
-        }
-      }
-    }
-  }
-  ExpectLinkWorks();
 }
 
 // No caller does that on purpose; each still has to be finished.
