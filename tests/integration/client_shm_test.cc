@@ -8,10 +8,14 @@
 
 #include <csignal>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "tests/integration/child.h"
 #include "tests/integration/peer.h"
 #include "tests/integration/private_server.h"
 #include "tests/integration/temporary_dir.h"
@@ -56,6 +60,25 @@ class ClientShmTest : public ::testing::Test {
       items.push_back(item);
     }
     return items;
+  }
+  void StopFor(int microseconds) {
+    usleep(microseconds);
+    server_->Signal(SIGSTOP);
+    usleep(20'000);
+    server_->Signal(SIGCONT);
+  }
+  // Of the server's threads whose names begin so: nanoseconds on a processor.
+  std::vector<uint64_t> RunTimesOf(const std::string& name) {
+    std::vector<uint64_t> times;
+    const std::string tasks = "/proc/" + std::to_string(server_->pid()) + "/task";
+    for (const auto& task : std::filesystem::directory_iterator(tasks)) {
+      std::string comm;
+      uint64_t run_ns = 0;
+      std::ifstream(task.path() / "comm") >> comm;
+      std::ifstream(task.path() / "schedstat") >> run_ns;
+      if (absl::StartsWith(comm, name)) times.push_back(run_ns);
+    }
+    return times;
   }
   static std::string Hashes(uint64_t first) {
     std::string hashes;
@@ -180,6 +203,60 @@ TEST_F(ClientShmTest, AServerThatIsStoppedHoldsNothingForEverAndGoesOnWhenResume
   EXPECT_TRUE(peer.IsIdle());
 }
 
+TEST_F(ClientShmTest, AServerThatIsStoppedCostsAPutItsDeadlineAndTakesItWhenResumed) {
+  Peer peer(server_->address(), PlainSpec(kShard), Options("shm"));
+  Batch blocks(peer, 1, kBlocks);
+  server_->Signal(SIGSTOP);
+  const absl::Status put = blocks.Put({.deadline_ms = kSoonMs});
+  EXPECT_TRUE(absl::IsDeadlineExceeded(put)) << put;
+  server_->Signal(SIGCONT);
+  // At first the put that came too late may still be under way.
+  absl::Status again = blocks.Put();
+  for (int i = 0; i < 1200 && absl::IsAborted(again); ++i, again = blocks.Put()) usleep(50'000);
+  EXPECT_TRUE(again.ok()) << again;
+  EXPECT_TRUE(blocks.ComesBack());
+  EXPECT_TRUE(peer.IsIdle());
+}
+
+TEST_F(ClientShmTest, AServerThatIsStoppedAndResumedBeforeTheDeadlineCostsNothing) {
+  constexpr int kRounds = 20;
+  Peer peer(server_->address(), PlainSpec(kShard), Options("shm"));
+  Batch blocks(peer, 1, kBlocks);
+  for (int round = 0; round < kRounds; ++round) {
+    blocks.MoveTo(1 + round * kBlocks);
+    blocks.Fill();
+    CompletionQueue queue;
+    ASSERT_TRUE(peer->PutAsync(peer.ns(), blocks.Items(), {}, &queue, 0).ok());
+    StopFor(round * 100);
+    const Completion put = *queue.Next(kPatienceMs);
+    ASSERT_TRUE(put.status.ok()) << put.status;
+    for (const ItemResult& item : put.transfer->items) EXPECT_EQ(item.outcome, PutOutcome::kStored);
+    blocks.buffers().Clear();
+    ASSERT_TRUE(peer->GetAsync(peer.ns(), blocks.Items(), {}, &queue, 0).ok());
+    StopFor(round * 100);
+    const Completion got = *queue.Next(kPatienceMs);
+    ASSERT_TRUE(got.status.ok()) << got.status;
+    EXPECT_TRUE(blocks.HoldsAll());
+  }
+  EXPECT_TRUE(peer.IsIdle());
+}
+
+// The data threads take turns, so the clients' copies are spread over them.
+TEST_F(ClientShmTest, StreamsOfSeveralClientsAreSpreadOverTheDataThreads) {
+  constexpr int kRounds = 40;
+  Peer one(server_->address(), PlainSpec(kShard), Options("shm"));
+  Peer other(server_->address(), PlainSpec(kShard), Options("shm"));
+  for (const Peer* peer : {&one, &other}) {
+    Batch blocks(*peer, 1, kBlocks);
+    ASSERT_TRUE(blocks.Put().ok());
+    for (int round = 0; round < kRounds; ++round) ASSERT_TRUE(blocks.ComesBack());
+  }
+  const std::vector<uint64_t> run = RunTimesOf("q-data-");
+  ASSERT_EQ(run.size(), 2);
+  EXPECT_GT(run[0], run[1] / 10);
+  EXPECT_GT(run[1], run[0] / 10);
+}
+
 TEST_F(ClientShmTest, SeveralStreamsCopyAtTheSameTime) {
   ClientOptions options = Options("shm");
   options.data_streams = 3;
@@ -189,6 +266,41 @@ TEST_F(ClientShmTest, SeveralStreamsCopyAtTheSameTime) {
   ASSERT_TRUE(blocks.Put().ok());
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(blocks.ComesBack());
   EXPECT_TRUE(peer.IsIdle());
+}
+
+// Puts and gets over shared memory until it has done so often.
+int MoveOften(const Line& line) {
+  constexpr int kRounds = 60;
+  ClientOptions options;
+  options.transport = "shm";
+  Peer peer(line.Hear(), PlainSpec(kShard), options);
+  Batch blocks(peer, 100'000, kBlocks);
+  line.Say("begins");
+  for (int round = 0; round < kRounds; ++round) {
+    blocks.MoveTo(static_cast<uint64_t>(100'000 + round * static_cast<int>(kBlocks)));
+    if (!blocks.Put().ok() || !blocks.ComesBack()) return 1;
+  }
+  return 0;
+}
+
+TEST(ClientShmStoppedTest, ItCostsOnlyItselfAndGoesOnWhenContinued) {
+  const TemporaryDir dir;
+  Child child(MoveOften);
+  PrivateServer server("256MiB", WithSocket(dir.path() + "/quarryd.sock"));
+  child.line().Say(server.address());
+  ASSERT_EQ(child.line().Hear(), "begins");
+  Peer peer(server.address(), PlainSpec(kShard), {.transport = "shm"});
+  Batch blocks(peer, 1, kBlocks);
+  for (int round = 0; round < 20; ++round) {
+    usleep(round * 300);
+    child.Signal(SIGSTOP);
+    blocks.MoveTo(1 + static_cast<uint64_t>(round) * kBlocks);
+    EXPECT_TRUE(blocks.Put().ok());
+    EXPECT_TRUE(blocks.ComesBack());
+    child.Signal(SIGCONT);
+  }
+  EXPECT_EQ(child.Wait(), 0);
+  EXPECT_TRUE(server.BecomesIdle(1));
 }
 
 }  // namespace

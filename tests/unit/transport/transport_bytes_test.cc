@@ -166,6 +166,27 @@ TEST_P(TransportBytesTest, DamageIsNeverTakenForTheBlock) {
   ExpectLinkWorks();
 }
 
+// Of a large one, which may be verified part by part as it comes.
+TEST_P(TransportBytesTest, DamageIsFoundWhereverItIsInALargeItem) {
+  constexpr size_t kLargeBytes = (2 << 20) + 1000;
+  const Bytes payload = Payload(8, kLargeBytes);
+  uint64_t id = 1;
+  for (size_t at = 0; at < kLargeBytes; at += 200'000, ++id) {
+    SCOPED_TRACE(at);
+    TestSlot* slot = NewSlot(payload, kIdentity);
+    slot->memory.data()[at] ^= std::byte{0x10};
+    auto request = NewRequest();
+    request->Add(Shape::kStrided64K, kLargeBytes, kIdentity);
+    link_->client().Expose(id, request);
+    const auto end = Start(Kind::kWrite, {id, 0}, slot);
+    ASSERT_TRUE(Wait([&] { return end->done() && (*request)[0].reports() > 0; }));
+    EXPECT_EQ((*request)[0].failed, 1);
+    EXPECT_EQ((*request)[0].failure, TransferStatus::kChecksum);
+    EXPECT_EQ(link_->client().Withdraw(id, [] {}), Release::kReleased);
+  }
+  ExpectLinkWorks();
+}
+
 TEST_P(TransportBytesTest, WhatCannotBePreparedDoesNotMove) {
   for (Kind kind : {Kind::kWrite, Kind::kRead}) {
     const uint64_t id = kind == Kind::kWrite ? 1 : 2;
