@@ -50,10 +50,19 @@ MemoryRegion::~MemoryRegion() {
 
 absl::StatusOr<MemoryRegion> ClientImpl::RegisterMemory(MemoryRange range) {
   if (absl::Status status = CheckOwner(); !status.ok()) return status;
+  const auto gpu = GpuOf(range);
+  if (!gpu.ok()) return gpu.status();
+  if (gpu->has_value()) {
+    if (absl::Status status = AdmitGpuMemory(range, **gpu); !status.ok()) return status;
+  }
   {
     std::lock_guard lock(memory_mutex_);
     if (absl::Status status = memory_.Add(range); !status.ok()) return status;
-    if (const auto session = SessionInForce(); session != nullptr) RegisterIn(session.get(), range);
+    if (gpu->has_value()) {
+      gpu_ranges_.Add(range, **gpu);
+    } else if (const auto session = SessionInForce(); session != nullptr) {
+      RegisterIn(session.get(), range);
+    }
   }
   MemoryRegion region;
   region.client_ = shared_from_this();

@@ -169,6 +169,15 @@ absl::StatusOr<OperationId> ClientImpl::BeginGet(const Namespace& ns, std::vecto
   absl::Status status = CheckGetItems({*target->ns, session->limits(), *registered}, items);
   if (status.ok()) status = CheckPriority(options.control.priority);
   if (!status.ok()) return status;
+  auto staged = StagedItems(ns, &items);
+  if (!staged.ok()) return staged.status();
+  if (*staged != nullptr) {
+    (*staged)->get = options;
+    (*staged)->item_completions = options.item_completions;
+    (*staged)->stream = options.gpu_stream;
+    (*staged)->event = options.gpu_event;
+    return BeginStaged(*std::move(staged), options.deadline_ms, std::move(queue), user_data);
+  }
 
   auto context = MakeContext(session, options.deadline_ms, std::move(queue), user_data);
   std::string hashes;
@@ -198,6 +207,15 @@ absl::StatusOr<OperationId> ClientImpl::BeginPut(const Namespace& ns, std::vecto
   absl::Status status = CheckPutItems({*target->ns, session->limits(), *registered}, items);
   if (status.ok()) status = CheckPriority(options.control.priority);
   if (!status.ok()) return status;
+  auto staged = StagedItems(ns, &items);
+  if (!staged.ok()) return staged.status();
+  if (*staged != nullptr) {
+    (*staged)->kind = GpuRequest::Kind::kPut;
+    (*staged)->put = options;
+    (*staged)->item_completions = options.item_completions;
+    (*staged)->stream = options.gpu_stream;
+    return BeginStaged(*std::move(staged), options.deadline_ms, std::move(queue), user_data);
+  }
 
   auto context = MakeContext(session, options.deadline_ms, std::move(queue), user_data);
   std::string hashes;
@@ -236,6 +254,15 @@ absl::StatusOr<OperationId> ClientImpl::BeginFetch(const Namespace& ns, absl::Sp
   const auto registered = memory_.Snapshot();
   status = CheckDestinations({*target->ns, session->limits(), *registered}, *cut, destinations);
   if (!status.ok()) return status;
+  auto staged = StagedFetch(ns, *cut, options.shard, &destinations);
+  if (!staged.ok()) return staged.status();
+  if (*staged != nullptr) {
+    (*staged)->fetch = options;
+    (*staged)->item_completions = options.item_completions;
+    (*staged)->stream = options.gpu_stream;
+    (*staged)->event = options.gpu_event;
+    return BeginStaged(*std::move(staged), options.match.deadline_ms, std::move(queue), user_data);
+  }
 
   auto context = MakeContext(session, options.match.deadline_ms, std::move(queue), user_data);
   wire::FetchPrefix fetch;
@@ -252,6 +279,7 @@ absl::StatusOr<OperationId> ClientImpl::BeginFetch(const Namespace& ns, absl::Sp
 }
 
 void ClientImpl::Cancel(OperationId operation) {
+  if (const auto gpu = gpu_transfers(); gpu != nullptr) gpu->Cancel(operation);
   // Without a session, or in a later one, the operation has ended.
   if (auto session = CurrentSession(); session.ok()) (*session)->Cancel(operation);
 }
@@ -291,6 +319,14 @@ absl::Status ClientImpl::ReleaseLease(const Lease& lease) {
   return Call(session->get(), 0, wire::ReleaseLease{LeaseAccess::Token(lease)}, [](const wire::ServerMessage& message) {
     return std::holds_alternative<wire::LeaseReply>(message.body);
   });
+}
+
+void ClientImpl::LetGoOf(const Lease& lease) {
+  // Without a session it ends by itself.
+  if (auto session = CurrentSession(); session.ok() && lease) {
+    (*session)->SendAside(
+        {next_request_.fetch_add(1, std::memory_order_relaxed), wire::ReleaseLease{LeaseAccess::Token(lease)}});
+  }
 }
 
 absl::Status ClientImpl::Touch(const Namespace& ns, absl::Span<const Chain> chains) {

@@ -54,14 +54,17 @@ void ClientImpl::AbandonInChild(std::shared_ptr<ClientImpl> impl) {
 
 void ClientImpl::Shutdown() {
   std::shared_ptr<Session> session;
+  std::shared_ptr<GpuTransfers> gpu_transfers;
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
+    gpu_transfers = std::move(gpu_transfers_);
     why_disconnected_ = absl::CancelledError("the client is closed");
     session = std::move(session_);
   }
   dial_interrupt_.Interrupt();
   reconnector_.Stop();
+  if (gpu_transfers != nullptr) gpu_transfers->Stop();
   if (session != nullptr) session->Dispose(absl::CancelledError("the client is closed"));
   loops_.clear();
 }
@@ -127,7 +130,9 @@ absl::Status ClientImpl::TryConnect() {
     LogTransport((*opened)->transport());
     std::lock_guard memory_lock(memory_mutex_);
     const auto registered = memory_.Snapshot();
-    for (const MemoryRange& range : *registered) RegisterIn(opened->get(), range);
+    for (const MemoryRange& range : *registered) {
+      if (!gpu_ranges_.Has(range)) RegisterIn(opened->get(), range);
+    }
     std::lock_guard lock(mutex_);
     if (stopping_) {
       status = why_disconnected_;
@@ -167,6 +172,9 @@ void ClientImpl::RegisterIn(Session* session, MemoryRange range) {
 void ClientImpl::UnregisterMemory(MemoryRange range) {
   std::lock_guard lock(memory_mutex_);
   memory_.Remove(range);
+  const bool in_gpu = gpu_ranges_.Has(range);
+  gpu_ranges_.Remove(range);
+  if (in_gpu) return;
   if (const auto session = SessionInForce(); session != nullptr) session->UnregisterMemory(range);
 }
 

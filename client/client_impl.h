@@ -15,6 +15,8 @@
 #include "client/call_operation.h"
 #include "client/counters.h"
 #include "client/fork_guard.h"
+#include "client/gpu_ranges.h"
+#include "client/gpu_transfers.h"
 #include "client/memory_registry.h"
 #include "client/namespace_state.h"
 #include "client/operation.h"
@@ -60,6 +62,8 @@ class ClientImpl : public std::enable_shared_from_this<ClientImpl> {
 
   absl::StatusOr<uint32_t> RenewLease(Lease* lease, uint32_t lease_ms);
   absl::Status ReleaseLease(const Lease& lease);
+  // The same without waiting for the answer.
+  void LetGoOf(const Lease& lease);
   absl::Status Touch(const Namespace& ns, absl::Span<const Chain> chains);
 
   ClientCounters counters() const;
@@ -88,6 +92,17 @@ class ClientImpl : public std::enable_shared_from_this<ClientImpl> {
                                            wire::ClientMessage message);
   // InvalidArgument when it is not this client's.
   absl::Status CheckNamespace(const Namespace& ns) const;
+  // Of items that passed the checks: OK with nullptr where they lie in host memory. A transport that
+  // reaches a GPU's memory by itself would be chosen here, too.
+  absl::StatusOr<std::unique_ptr<GpuRequest>> StagedItems(const Namespace& ns, std::vector<Item>* items) const;
+  absl::StatusOr<std::unique_ptr<GpuRequest>> StagedFetch(const Namespace& ns, absl::Span<const Chain> chains,
+                                                          uint32_t shard,
+                                                          std::vector<std::vector<SegmentList>>* destinations) const;
+  absl::StatusOr<OperationId> BeginStaged(std::unique_ptr<GpuRequest> request, uint32_t deadline_ms, Queue queue,
+                                          uint64_t user_data);
+  // nullptr while no GPU memory was registered.
+  std::shared_ptr<GpuTransfers> gpu_transfers() const;
+  absl::Status AdmitGpuMemory(MemoryRange range, int gpu);
   // Completes at once an operation that asks the node nothing.
   absl::StatusOr<OperationId> EndOptedOut(const Namespace& ns, Completion completion, bool item_completions,
                                           const Queue& queue, uint64_t user_data);
@@ -127,6 +142,9 @@ class ClientImpl : public std::enable_shared_from_this<ClientImpl> {
   std::mutex memory_mutex_;
   bool unreachable_logged_ = false;  // guarded by memory_mutex_
 
+  GpuRanges gpu_ranges_;
+  std::mutex gpu_start_mutex_;  // held while GPU memory is admitted
+
   mutable std::mutex mutex_;
   // The rest but the reconnector is guarded by mutex_.
   bool stopping_ = false;
@@ -134,6 +152,7 @@ class ClientImpl : public std::enable_shared_from_this<ClientImpl> {
   std::shared_ptr<Session> session_;
   absl::Status why_disconnected_;
   std::vector<std::weak_ptr<Namespace::State>> namespaces_;
+  std::shared_ptr<GpuTransfers> gpu_transfers_;
 
   Reconnector reconnector_;
 };

@@ -5,10 +5,17 @@
 #include <memory>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/types/span.h"
 #include "client/chains.h"
 #include "client/get_operation.h"
 
 namespace quarry {
+
+// Calls `each` with every destination, counted through all chains, until that says false: with what
+// ends it here where the match leaves it out, else with nullptr. Whether it never said so.
+bool ForEachDestination(absl::Span<const ChainShape> asked, const MatchResult& match,
+                        absl::FunctionRef<bool(uint32_t index, const ItemResult* left_out)> each);
 
 // The items are the hashes, counted through all chains.
 class FetchOperation : public GetOperation {
@@ -23,8 +30,6 @@ class FetchOperation : public GetOperation {
 
  private:
   absl::Status OnMatchReply(const wire::MatchReply& reply);
-  // Why a block that the server does not move is not moved.
-  ItemResult LeftOut(BlockState state, bool behind_a_miss) const;
 
   const std::vector<ChainShape> asked_;
   const std::shared_ptr<FetchResult> result_ = std::make_shared<FetchResult>();  // loop only

@@ -28,6 +28,8 @@ absl::Status CheckServer(const std::string& server) {
 
 absl::Status Validate(const ClientOptions& options) {
   constexpr uint32_t kMost = UINT32_MAX;
+  constexpr uint64_t kLeastStagingBytes = uint64_t{1} << 20;
+  constexpr uint64_t kMostStagingBytes = uint64_t{64} << 30;
   constexpr absl::string_view kTransports[] = {"auto", "tcp", "shm", "ucx"};
   if (std::find(std::begin(kTransports), std::end(kTransports), options.transport) == std::end(kTransports)) {
     return absl::InvalidArgumentError(
@@ -42,6 +44,7 @@ absl::Status Validate(const ClientOptions& options) {
            CheckBetween("default_deadline_ms", options.default_deadline_ms, 1, kMost),
            CheckBetween("backoff_min_ms", options.backoff_min_ms, 1, kMost),
            CheckBetween("backoff_max_ms", options.backoff_max_ms, options.backoff_min_ms, kMost),
+           CheckBetween("gpu_staging_bytes", options.gpu_staging_bytes, kLeastStagingBytes, kMostStagingBytes),
        }) {
     if (!status.ok()) return status;
   }

@@ -15,6 +15,29 @@
 // FailedPrecondition there, and destroying it in the child touches nothing but the
 // child's own memory. Create a client after the fork.
 //
+// GPU MEMORY of CUDA is registered, and named by items, as host memory is (device pointers, of any
+// GPU; page-locked and managed memory are host memory). All items of an operation lie in host
+// memory or in that of one GPU. The bytes go through a ring of page-locked host memory that the
+// client keeps (ClientOptions::gpu_staging_bytes): such an operation is carried out as host
+// operations on parts of it, as the ring has room, and copies behind or before them.
+// - Streams. Without GetOptions::gpu_stream, an item of a get has ended when its copy has run. With
+//   it copies are queued on that stream, and an item has ended, and kDone comes, when they are all
+//   queued: later work on the stream sees the bytes, and the operation is `held` until the copies
+//   have run, as kReleased tells. gpu_event, if given, is recorded behind the last copy before kDone.
+//   A put's copies are queued behind what is on its gpu_stream, part by part as the ring has room, and its
+//   source may change once it is released. A stream that stands still keeps its share of the ring:
+//   an operation of more bytes than the ring has cannot be queued whole until its stream runs on.
+// - Contexts are each GPU's primary one, which is made current where needed: callers need none. Streams
+//   of other contexts are InvalidArgument, as is CU_STREAM_PER_THREAD; the legacy default stream is
+//   CU_STREAM_LEGACY. FailedPrecondition: the stream is being captured, which its copies cannot be;
+//   captures of other streams go unharmed. A stream and an event stay valid until the operation is released.
+// - Ends. After Cancelled, DeadlineExceeded or Unavailable no further copy is queued; those queued
+//   already make it `held`. ~Client waits for them. Internal names a call of CUDA that failed, and
+//   its error; one that has ended the GPU's context ends all operations on that GPU.
+// - Leases: parts are asked for one after the other, so a lease must last for all of the operation.
+// Neither a GPU nor its driver is needed otherwise; libcuda is used only where the process has
+// loaded it. Libraries built without CUDA take all memory for host memory.
+//
 // ERRORS are absl::Status. InvalidArgument names the field and the bound; Unavailable:
 // the node cannot be reached now, or the connection broke during the operation. Nothing is
 // retried silently and nothing waits for a connection: the client reconnects by itself,
@@ -66,6 +89,9 @@ struct ClientOptions {
   uint32_t backoff_min_ms = 20;
   uint32_t backoff_max_ms = 2'000;
   bool verify_checksums = true;  // on get; and computed on put (else the server does)
+  // Page-locked host memory through which GPU memory is read and written; allocated when such is first
+  // registered. 1 MiB to 64 GiB. The largest item of GPU memory.
+  uint64_t gpu_staging_bytes = 64 << 20;
   // Receives what an operator may want to know, one line without its end each: once a client,
   // which transport "auto" picked for the node and why; and, the first time, why registered memory
   // moves over TCP all the same. Called within Create or RegisterMemory, or later on a thread of
@@ -73,7 +99,8 @@ struct ClientOptions {
   std::function<void(absl::string_view)> log;
 };
 
-// How many operations and bytes are on their way, for tests and diagnostics.
+// How many operations and bytes are on their way, for tests and diagnostics. Operations on GPU memory
+// count besides the host operations that carry them.
 struct ClientCounters {
   uint64_t operations = 0;  // begun and not done
   uint64_t held = 0;        // done and not released
@@ -252,6 +279,10 @@ struct GetOptions {
   bool wait_in_flight = false;  // wait for puts under way instead of a kInFlight miss
   bool item_completions = false;
   uint64_t window_bytes = 0;  // at most so much of this get on its way; 0: no bound
+  // For items in GPU memory, else not looked at; see GPU MEMORY. A CUstream on which the copies are
+  // queued (nullptr: one of the client's own), and a CUevent that is recorded behind them.
+  void* gpu_stream = nullptr;
+  void* gpu_event = nullptr;
 };
 
 struct ItemResult {
@@ -275,6 +306,7 @@ struct PutOptions {
   RequestControl control;
   bool wait_in_flight = false;
   bool item_completions = false;
+  void* gpu_stream = nullptr;  // as of GetOptions: the source is read behind what is queued there
 };
 
 struct FetchOptions {
@@ -283,6 +315,8 @@ struct FetchOptions {
   uint64_t max_blocks = 0;  // 0: as many as there are destinations
   uint64_t min_blocks = 0;  // fewer usable: nothing moves, and nothing is usable
   bool item_completions = false;
+  void* gpu_stream = nullptr;  // as of GetOptions; fetches into GPU memory take two round trips
+  void* gpu_event = nullptr;
 };
 
 struct FetchResult {
@@ -309,7 +343,7 @@ class QUARRY_EXPORT Client {
   // another spec and no sibling is wanted.
   absl::StatusOr<Namespace> OpenNamespace(absl::string_view name, const ModelSpec& spec,
                                           const NamespaceOptions& options = {});
-  // Ranges must not overlap those registered already. At most 4096. With shared memory this waits
+  // Host or GPU memory. Ranges must not overlap those registered already. At most 4096. With shared memory this waits
   // for the node's answer; pages of files in memory are all put in place. Memory must be
   // registered again when what is mapped there changes.
   absl::StatusOr<MemoryRegion> RegisterMemory(void* base, size_t bytes);
