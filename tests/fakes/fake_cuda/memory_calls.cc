@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 #include "tests/fakes/fake_cuda/state.h"
@@ -47,6 +48,24 @@ CUresult CUDAAPI cuInit(unsigned) {
   std::lock_guard lock(state.mutex);
   ++state.calls["cuInit"];
   state.initialised = true;
+  return CUDA_SUCCESS;
+}
+
+// By which tools/gpu-check tells it from a real one.
+extern const int quarry_fake_cuda = 1;
+
+CUresult CUDAAPI cuDriverGetVersion(int* version) {
+  *version = 12080;
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetCount(int* count) {
+  *count = kDevices;
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetName(char* name, int bytes, CUdevice) {
+  std::snprintf(name, static_cast<size_t>(bytes), "a fake GPU");
   return CUDA_SUCCESS;
 }
 
