@@ -64,7 +64,12 @@ Outcome Copier::Prepare(int device) {
     return loaded;
   }
   const Outcome found("cuModuleGetFunction", driver_.ModuleGetFunction(&kernel_, module_, kCopyKernel));
-  return found.ok() ? MakeStreams() : found;
+  if (!found.ok()) return found;
+  // Drivers load code at its first launch otherwise, which may wait for all that the GPU does.
+  if (driver_.FuncLoad != nullptr) {
+    if (Outcome loaded("cuFuncLoad", driver_.FuncLoad(kernel_)); !loaded.ok()) return loaded;
+  }
+  return MakeStreams();
 }
 
 Outcome Copier::MakeStreams() {

@@ -7,12 +7,20 @@
 namespace quarry::cuda {
 namespace {
 
-constexpr int kBatchCopyVersion = 12080;
-
 template <typename Function>
 void Resolve(void* library, const char* symbol, Function* function, std::string* missing) {
   *function = reinterpret_cast<Function>(dlsym(library, symbol));
   if (*function == nullptr && missing->empty()) *missing = symbol;
+}
+
+// Of that version of CUDA; nullptr where the driver has none.
+template <typename Function>
+void ResolveOf(const Driver& driver, const char* name, int version, Function* function) {
+  void* found = nullptr;
+  CUdriverProcAddressQueryResult how{};
+  const CUresult result = driver.GetProcAddress(name, &found, version, CU_GET_PROC_ADDRESS_DEFAULT, &how);
+  const bool there = result == CUDA_SUCCESS && how == CU_GET_PROC_ADDRESS_SUCCESS;
+  *function = there ? reinterpret_cast<Function>(found) : nullptr;
 }
 
 const Driver* Load(void* library) {
@@ -21,14 +29,9 @@ const Driver* Load(void* library) {
   QUARRY_CUDA_FUNCTIONS(QUARRY_CUDA_RESOLVE)
 #undef QUARRY_CUDA_RESOLVE
   if (driver->GetProcAddress == nullptr) return driver;
+  ResolveOf(*driver, "cuFuncLoad", 12040, &driver->FuncLoad);
   // Its signature has changed: a plain symbol of the name may be either.
-  void* batch = nullptr;
-  CUdriverProcAddressQueryResult found{};
-  const CUresult result =
-      driver->GetProcAddress("cuMemcpyBatchAsync", &batch, kBatchCopyVersion, CU_GET_PROC_ADDRESS_DEFAULT, &found);
-  if (result == CUDA_SUCCESS && found == CU_GET_PROC_ADDRESS_SUCCESS) {
-    driver->MemcpyBatchAsync = reinterpret_cast<PFN_cuMemcpyBatchAsync_v12080>(batch);
-  }
+  ResolveOf(*driver, "cuMemcpyBatchAsync", 12080, &driver->MemcpyBatchAsync);
   return driver;
 }
 

@@ -48,8 +48,9 @@ struct Driver {
 #define QUARRY_CUDA_MEMBER(name, symbol, type) type name = nullptr;
   QUARRY_CUDA_FUNCTIONS(QUARRY_CUDA_MEMBER)
 #undef QUARRY_CUDA_MEMBER
-  // As CUDA 12.8 has it; nullptr where the driver is older.
-  PFN_cuMemcpyBatchAsync_v12080 MemcpyBatchAsync = nullptr;
+  // nullptr where the driver is older.
+  PFN_cuFuncLoad_v12040 FuncLoad = nullptr;
+  PFN_cuMemcpyBatchAsync_v12080 MemcpyBatchAsync = nullptr;  // as CUDA 12.8 has it
   // The first of the functions that this libcuda lacks; empty: none.
   std::string missing;
 

@@ -65,6 +65,13 @@ CUresult CUDAAPI BatchCopy(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, si
   });
 }
 
+CUresult CUDAAPI LoadFunction(CUfunction function) {
+  State& state = State::Get();
+  std::lock_guard lock(state.mutex);
+  if (const CUresult result = Enter(&state, "cuFuncLoad"); result != CUDA_SUCCESS) return result;
+  return function->context == Current() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
 }  // namespace
 
 extern "C" {
@@ -79,10 +86,14 @@ CUresult CUDAAPI cuMemcpyDtoHAsync(void* to, CUdeviceptr from, size_t bytes, CUs
 
 CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** function, int version, cuuint64_t,
                                   CUdriverProcAddressQueryResult* found) {
-  const bool known = std::strcmp(symbol, "cuMemcpyBatchAsync") == 0 && version >= 12080 && version < 13000;
-  *function = known ? reinterpret_cast<void*>(&BatchCopy) : nullptr;
-  *found = known ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-  return known ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+  *function = nullptr;
+  if (std::strcmp(symbol, "cuMemcpyBatchAsync") == 0 && version >= 12080 && version < 13000) {
+    *function = reinterpret_cast<void*>(&BatchCopy);
+  } else if (std::strcmp(symbol, "cuFuncLoad") == 0 && version >= 12040) {
+    *function = reinterpret_cast<void*>(&LoadFunction);
+  }
+  *found = *function != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  return *function != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
 CUresult CUDAAPI cuStreamCreate(CUstream* stream, unsigned) {

@@ -311,8 +311,8 @@ TEST_F(CopierTest, ADeviceThatCannotBeOpenedIsAnErrorAndNothingStays) {
   copier_.reset();
   host_.Free();
   EXPECT_EQ(fake::LockedBytes(), 0u);
-  for (const char* function :
-       {"cuDevicePrimaryCtxRetain", "cuMemHostRegister", "cuModuleLoadData", "cuModuleGetFunction", "cuStreamCreate"}) {
+  for (const char* function : {"cuDevicePrimaryCtxRetain", "cuMemHostRegister", "cuModuleLoadData",
+                               "cuModuleGetFunction", "cuFuncLoad", "cuStreamCreate"}) {
     SCOPED_TRACE(function);
     fake::FailCall(function, 0, CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
     const Outcome opened = Copier::Open(*driver_, 1, CopierOptions(), &copier_);
