@@ -219,6 +219,26 @@ TEST_F(ClientGpuStreamTest, ACaptureThatBeginsUnderAnOperationEndsItAndGoesOn) {
   EXPECT_EQ(cuStreamEndCapture(stream_.get(), &graph), CUDA_SUCCESS);
 }
 
+TEST_F(ClientGpuStreamTest, NoSlotIsUsedAgainBeforeTheCopyFromItHasRun) {
+  GpuBatch others(peer_, 0, 1000, kBlocks, kLayout);
+  ASSERT_TRUE(others.Put());
+  others.Clear();
+  fake::Reset();
+  fake::HoldStreams();
+  BeginGet(OnStream());
+  ASSERT_TRUE(Next().held);
+  // Its bytes lie in the ring still, and these come beside them.
+  const int queued = fake::Calls("cuEventRecord");
+  ASSERT_TRUE(peer_->GetAsync(peer_.ns(), others.Items(), {.gpu_stream = stream_.get()}, &queue_, 0).ok());
+  ASSERT_TRUE(Next().held);
+  EXPECT_GT(fake::Calls("cuEventRecord"), queued);
+  fake::LetStreamsGo();
+  EXPECT_EQ(Next().kind, Completion::Kind::kReleased);
+  EXPECT_EQ(Next().kind, Completion::Kind::kReleased);
+  EXPECT_TRUE(blocks_.HoldsAll());
+  EXPECT_TRUE(others.HoldsAll());
+}
+
 TEST_F(ClientGpuStreamTest, CallersNeedNoContextAndKeepTheirOwn) {
   CUcontext current = nullptr;
   ASSERT_EQ(cuCtxGetCurrent(&current), CUDA_SUCCESS);
