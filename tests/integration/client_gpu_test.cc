@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -209,6 +210,20 @@ TEST_F(ClientGpuTest, RangesThatAreNotAllOneGpusAreRefused) {
   const auto twice = peer->RegisterMemory(blocks.base(), kMiB);
   EXPECT_TRUE(twice.ok()) << twice.status();  // the first went at once
   EXPECT_THAT(TextOf(peer->RegisterMemory(blocks.base() + 5, 10).status()), HasSubstr("overlaps"));
+}
+
+TEST_F(ClientGpuTest, ARangeWithAHoleInItIsRefused) {
+  constexpr size_t kBytes = 100'000;  // no whole pages: between any two of these is what belongs to neither
+  Peer peer(server_.address(), PlainSpec(kBytes), Options("auto"));
+  GpuBatch one(peer, 0, 1, 1, {kBytes, kBytes, 0, 0});
+  GpuBatch other(peer, 0, 2, 1, {kBytes, kBytes, 0, 0});
+  one.region() = MemoryRegion();
+  other.region() = MemoryRegion();
+  std::byte* const low = std::min(one.base(), other.base());
+  std::byte* const high = std::max(one.base(), other.base());
+  const auto region = peer->RegisterMemory(low, static_cast<size_t>(high - low) + kBytes);
+  ASSERT_TRUE(absl::IsInvalidArgument(region.status())) << region.status();
+  EXPECT_THAT(TextOf(region.status()), HasSubstr("but only 100000 from base on are allocated in the memory of GPU 0"));
 }
 
 TEST_F(ClientGpuTest, MemoryThatIsMappedInParts) {
