@@ -153,6 +153,23 @@ void GpuBatch::Write(const Bytes& image) const {
                                        << " to " << end << " and gaps are";
 }
 
+::testing::AssertionResult GpuBatch::HoldsWhatIsSaid(const std::vector<ItemResult>& items) const {
+  const Bytes expected = Image(0, count_);
+  Bytes there = Read();
+  for (size_t item = 0; item < count_; ++item) {
+    const bool said = items[item].status.ok() && items[item].miss == MissCause::kNone;
+    for (size_t piece = 0; piece < pieces_; ++piece) {
+      const size_t at = Offset(item, piece);
+      if (said && std::memcmp(there.data() + at, expected.data() + at, PieceBytes(piece)) != 0) {
+        return ::testing::AssertionFailure() << "block " << item << " has other bytes in piece " << piece;
+      }
+      std::memcpy(there.data() + at, expected.data() + at, PieceBytes(piece));
+    }
+  }
+  if (there == expected) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << "a gap was written to";
+}
+
 ::testing::AssertionResult GpuBatch::Put(const PutOptions& options) {
   Fill();
   const auto put = (*peer_)->Put(peer_->ns(), Items(), options);

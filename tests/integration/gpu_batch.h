@@ -78,6 +78,9 @@ class GpuBatch {
   ::testing::AssertionResult HoldsAll() const { return Holds(0, count_); }
   ::testing::AssertionResult Untouched() const { return Holds(0, 0); }
 
+  // The items of a get that ended well are there, and no gap was written to.
+  ::testing::AssertionResult HoldsWhatIsSaid(const std::vector<ItemResult>& items) const;
+
   // Fills and puts all, which are then stored.
   ::testing::AssertionResult Put(const PutOptions& options = {});
   // Clears, gets all, and they are all there.
