@@ -76,7 +76,7 @@ TEST_P(ClientGpuLayoutTest, EveryByteGoesThereAndBackAndNoOther) {
   EXPECT_TRUE(stream.EventIsReached());
   const std::string bytes = "quarry_transfer_bytes_total{op=\"get\",tier=\"dram\",transport=\"" + transport + "\"}";
   EXPECT_EQ(server_.Metric(bytes), 2.0 * shape.items * shape.layout.item_bytes);
-  EXPECT_TRUE(peer.IsIdle());
+  EXPECT_TRUE(BecomesIdle(peer));
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, ClientGpuLayoutTest,
@@ -114,7 +114,7 @@ TEST_F(ClientGpuTest, ARingSmallerThanTheOperationIsUsedAgainAndAgain) {
   EXPECT_TRUE(blocks.ComesBack({.window_bytes = 700'000}));
   GpuStream stream;
   EXPECT_TRUE(blocks.ComesBack({.gpu_stream = stream.get()}));
-  EXPECT_TRUE(peer.IsIdle());
+  EXPECT_TRUE(BecomesIdle(peer));
 }
 
 TEST_F(ClientGpuTest, AnItemAsLargeAsTheRingIsTheLargest) {
@@ -148,7 +148,7 @@ TEST_F(ClientGpuTest, MissesAndHitsEndOneByOneAndOnlyHitsAreWritten) {
   }
   EXPECT_EQ(ended.done.transfer->bytes, 500'000u);
   EXPECT_TRUE(blocks.Holds(0, 5));
-  EXPECT_TRUE(peer.IsIdle());
+  EXPECT_TRUE(BecomesIdle(peer));
 }
 
 TEST_F(ClientGpuTest, ARangeOfABlock) {
@@ -341,7 +341,7 @@ TEST_F(ClientGpuFetchTest, SaysAndDoesWhatOneIntoHostMemoryDoes) {
   const auto fetched = peer_->FetchPrefix(peer_.ns(), {&chain, 1}, {gpu.Destinations()}, options);
   ASSERT_TRUE(fetched.ok());
   EXPECT_TRUE(gpu.Holds(2, kStored));
-  EXPECT_TRUE(peer_.IsIdle());
+  EXPECT_TRUE(BecomesIdle(peer_));
   EXPECT_TRUE(server_.BecomesIdle(1));  // no lease stays
 }
 

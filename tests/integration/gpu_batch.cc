@@ -1,9 +1,11 @@
 #include "tests/integration/gpu_batch.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "tests/fakes/fake_cuda/fake_cuda.h"
@@ -20,6 +22,12 @@ void MustDo(CUresult result, const char* what) {
 }
 
 }  // namespace
+
+::testing::AssertionResult BecomesIdle(const Peer& peer) {
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::milliseconds(kPatienceMs);
+  while (!peer.IsIdle() && std::chrono::steady_clock::now() < give_up) std::this_thread::yield();
+  return peer.IsIdle();
+}
 
 GpuScope::GpuScope(int gpu) : gpu_(gpu) {
   MustDo(cuInit(0), "cuInit");

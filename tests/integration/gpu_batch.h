@@ -13,6 +13,9 @@
 
 namespace quarry::testing {
 
+// Until nothing is begun, held or exposed: what carried an operation that was cancelled ends a little later.
+::testing::AssertionResult BecomesIdle(const Peer& peer);
+
 // The primary context of a GPU, current for a scope.
 class GpuScope {
  public:
