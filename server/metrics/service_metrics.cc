@@ -58,18 +58,6 @@ const char* Name(Op op) {
   return "unknown";
 }
 
-Via ViaOf(transport::Carrier carrier) {
-  switch (carrier) {
-    case transport::Carrier::kTcp:
-      return Via::kTcp;
-    case transport::Carrier::kShm:
-      return Via::kShm;
-    case transport::Carrier::kUcx:
-      return Via::kUcx;
-  }
-  return Via::kTcp;
-}
-
 const char* Name(Via via) {
   switch (via) {
     case Via::kTcp:

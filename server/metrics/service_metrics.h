@@ -80,7 +80,17 @@ struct TransferMetrics {
 // What carries payload between the node and its clients.
 enum class Via : uint8_t { kTcp, kGrpc, kShm, kUcx };
 inline constexpr int kVias = 4;
-Via ViaOf(transport::Carrier carrier);
+inline Via ViaOf(transport::Carrier carrier) {
+  switch (carrier) {
+    case transport::Carrier::kTcp:
+      return Via::kTcp;
+    case transport::Carrier::kShm:
+      return Via::kShm;
+    case transport::Carrier::kUcx:
+      return Via::kUcx;
+  }
+  return Via::kTcp;
+}
 const char* Name(Via via);
 
 struct ServiceMetrics {
