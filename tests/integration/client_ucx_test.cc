@@ -50,7 +50,7 @@ std::string MappedFiles() {
 class ClientUcxTest : public ::testing::TestWithParam<const char*> {
  protected:
   static constexpr size_t kShard = (1 << 20) + 1000;  // not a multiple of a chunk
-  static constexpr size_t kBlocks = 64;
+  static constexpr size_t kBlocks = 32;
   static constexpr size_t kAttempts = 50;  // to meet a transfer in its midst
   static constexpr uint32_t kSoonMs = kSanitized ? 5'000 : 1'000;
   static constexpr char kMemory[] = "512MiB";
@@ -187,7 +187,7 @@ TEST_P(ClientUcxTest, AClientThatLeavesMidGetHasItsBuffersBack) {
   Peer keeper(server_->address(), PlainSpec(kShard), UcxClient());
   Batch blocks(keeper, 1, kBlocks);
   ASSERT_TRUE(blocks.Put().ok());
-  for (int i = 0; i < 10; ++i) {
+  for (int i = 0; i < 5; ++i) {
     Peer peer(server_->address(), PlainSpec(kShard), UcxClient());
     Batch again(peer, 1, kBlocks);
     CompletionQueue queue;
@@ -205,8 +205,8 @@ TEST_P(ClientUcxTest, AClientThatLeavesMidGetHasItsBuffersBack) {
 int MovesForEver(const Line& line, bool put) {
   constexpr size_t kShard = (1 << 20) + 1000;
   Peer peer(line.Hear(), PlainSpec(kShard), UcxClient());
-  for (uint64_t id = put ? 1000 : 1;; id += put ? 64 : 0) {
-    Batch blocks(peer, id, 64);
+  for (uint64_t id = put ? 1000 : 1;; id += put ? 32 : 0) {
+    Batch blocks(peer, id, 32);
     if (put ? !blocks.Put().ok() : !blocks.ComesBack()) return 1;
     line.Say("moved");
   }

@@ -10,20 +10,20 @@ namespace {
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
 
-struct Wire {
+struct GreetingWire {
   uint32_t bytes;
   uint32_t kind;
   uint64_t token;
   uint32_t major;
   uint32_t minor;
 };
-static_assert(sizeof(Wire) == kGreetingFixedBytes);
+static_assert(sizeof(GreetingWire) == kGreetingFixedBytes);
 
 }  // namespace
 
 std::string EncodeGreeting(const Greeting& greeting) {
   const auto text = absl::string_view(greeting.text).substr(0, kMaxGreetingBytes - kGreetingFixedBytes);
-  const Wire wire = {static_cast<uint32_t>(kGreetingFixedBytes + text.size()), static_cast<uint32_t>(greeting.kind),
+  const GreetingWire wire = {static_cast<uint32_t>(kGreetingFixedBytes + text.size()), static_cast<uint32_t>(greeting.kind),
                      greeting.token, greeting.major, greeting.minor};
   return absl::StrCat(absl::string_view(reinterpret_cast<const char*>(&wire), sizeof wire), text);
 }
@@ -38,7 +38,7 @@ absl::StatusOr<size_t> GreetingBytes(absl::string_view prefix) {
 
 absl::StatusOr<Greeting> DecodeGreeting(absl::string_view in) {
   if (in.size() < kGreetingFixedBytes) return absl::InvalidArgumentError("greeting: too short");
-  Wire wire;
+  GreetingWire wire;
   std::memcpy(&wire, in.data(), sizeof wire);
   Greeting greeting;
   greeting.kind = static_cast<Greeting::Kind>(wire.kind);

@@ -10,7 +10,7 @@ namespace {
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
 
-struct Wire {
+struct MessageWire {
   uint64_t token;
   uint64_t request;
   uint32_t item;
@@ -19,12 +19,12 @@ struct Wire {
   uint32_t trailing_bytes;
   uint32_t zero;
 };
-static_assert(sizeof(Wire) == kHeaderBytes);
+static_assert(sizeof(MessageWire) == kHeaderBytes);
 
 }  // namespace
 
 void EncodeMessage(const Message& message, std::string* out) {
-  const Wire wire = {message.token,
+  const MessageWire wire = {message.token,
                      message.id.request,
                      message.id.item,
                      static_cast<uint8_t>(message.type),
@@ -38,7 +38,7 @@ absl::Status DecodeMessage(absl::Span<const std::byte> in, Message* message, abs
   if (in.size() < kHeaderBytes) {
     return absl::InvalidArgumentError(absl::StrCat("header: ", kHeaderBytes, " bytes or more, got ", in.size()));
   }
-  Wire wire;
+  MessageWire wire;
   std::memcpy(&wire, in.data(), sizeof wire);
   message->token = wire.token;
   if (wire.type < static_cast<uint8_t>(MessageType::kData) || wire.type > static_cast<uint8_t>(MessageType::kAbort)) {

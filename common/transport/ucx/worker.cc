@@ -1,6 +1,5 @@
 #include "common/transport/ucx/worker.h"
 
-#include <sched.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -122,32 +121,20 @@ void Worker::Linger(std::shared_ptr<Endpoint> endpoint) {
   });
 }
 
+// Looks again and again while there was something a moment ago: the lanes hand over some KiB at a
+// time, and whoever sleeps in between is woken for each.
 void Worker::Drive() {
   if (handle_ == nullptr) return;
-  bool worked = false;
-  for (int round = 0; round < kMostRounds; ++round) {
-    bool worked_now = false;
-    for (int i = 0; i < kCallsARound; ++i) worked_now |= api().ucp_worker_progress(handle_) != 0;
-    worked |= worked_now;
-    if (!worked_now) break;
+  const int64_t begin = Clock::Real()->NowNs();
+  int64_t worked = begin;
+  for (int64_t now = begin; now - worked < kSpinNs; now = Clock::Real()->NowNs()) {
+    if (now - begin > kTurnNs) return PostDrive();
+    for (int i = 0; i < kCallsARound; ++i) {
+      if (api().ucp_worker_progress(handle_) != 0) worked = now;
+    }
   }
-  if (worked) {
-    if (idle_since_ns_ != 0) spin_.Waited(Clock::Real()->NowNs() - std::exchange(idle_since_ns_, 0));
-    return PostDrive();
-  }
-  if (StaysAwake()) return PostDrive();
   // Whatever comes from now on makes the descriptor readable. Busy: something has come already.
   if (api().ucp_worker_arm(handle_) != UCS_OK) PostDrive();
-}
-
-bool Worker::StaysAwake() {
-  const int64_t now_ns = Clock::Real()->NowNs();
-  if (idle_since_ns_ == 0) idle_since_ns_ = now_ns;
-  if (now_ns - idle_since_ns_ >= spin_.ns(now_ns)) return false;
-  sched_yield();
-  const int64_t after_ns = Clock::Real()->NowNs();
-  spin_.GaveWay(after_ns - now_ns, after_ns);
-  return true;
 }
 
 void Worker::PostDrive() {

@@ -16,7 +16,6 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/net/event_loop.h"
-#include "common/net/spin_budget.h"
 #include "common/transport/ucx/context.h"
 #include "common/transport/ucx/message.h"
 #include "quarry/segments.h"
@@ -108,13 +107,11 @@ class Worker : public FdHandler, public std::enable_shared_from_this<Worker> {
   struct Operation;
   struct Buffer;
 
-  // Calls of ucp_worker_progress; so many rounds, where there is something to do, before the loop
-  // looks at its other work.
-  static constexpr int kCallsARound = 64;
-  static constexpr int kMostRounds = 4;
-  // How long at most a worker looks for more to do before it sleeps: to be woken costs a fifth of
-  // the rate.
-  static constexpr int64_t kSpinNs = 100'000;
+  static constexpr int kCallsARound = 16;  // of ucp_worker_progress, between two looks at the clock
+  // How long a worker looks for more to do before it sleeps: to be woken takes longer.
+  static constexpr int64_t kSpinNs = 50'000;
+  // After so long the loop looks at its other work.
+  static constexpr int64_t kTurnNs = 300'000;
   static constexpr int64_t kShutdownNs = 500'000'000;
   static constexpr int64_t kQuietNs = 10'000'000;
   static constexpr int64_t kLingerNs = 1'000'000'000;
@@ -130,8 +127,6 @@ class Worker : public FdHandler, public std::enable_shared_from_this<Worker> {
     if (!drive_posted_) Drive();
   }
   void Drive();
-  // Whether to look again at once, having found nothing.
-  bool StaysAwake();
   void PostDrive();
   void PostClose(const std::shared_ptr<Endpoint::State>& state);
   void Close(const std::shared_ptr<Endpoint::State>& state);
@@ -160,8 +155,6 @@ class Worker : public FdHandler, public std::enable_shared_from_this<Worker> {
   std::unordered_set<std::shared_ptr<Endpoint::State>> endpoints_;  // not let go of by UCX
   std::deque<std::shared_ptr<Endpoint>> lingering_;                 // a timer each
   bool drive_posted_ = false;
-  SpinBudget spin_{kSpinNs};
-  int64_t idle_since_ns_ = 0;  // 0: it is not
 };
 
 }  // namespace quarry::transport::ucx

@@ -161,6 +161,12 @@ class UcxLimit::End {
     Began(ucx.ucp_am_send_nbx(endpoint, kBlock, nullptr, 0, buffer, count, &param), move);
   }
 
+  void ProgressUntilWord(int socket) const {
+    for (char word; recv(socket, &word, sizeof word, MSG_DONTWAIT) < 0;) {
+      for (int i = 0; i < 1000; ++i) ucx.ucp_worker_progress(worker);
+    }
+  }
+
   ucs_status_t Receive(Move* move, void* data, bool rendezvous) {
     if (!rendezvous) {
       const char* from = static_cast<const char*>(data);
@@ -209,7 +215,9 @@ class UcxLimit::ClientEnd : public End {
     SetHandler<ClientEnd, &ClientEnd::OnBlock>(kBlock, this);
     SetHandler<ClientEnd, &ClientEnd::OnAsk>(kAsk, this);
     Connect(socket);
-    for (;;) ucx.ucp_worker_progress(worker);
+    // Between two runs it must not be in the way of what it is held against.
+    for (char word; ReceiveAll(socket, &word, sizeof word);) ProgressUntilWord(socket);
+    _exit(0);
   }
 
  private:
@@ -227,9 +235,11 @@ class UcxLimit::ServerEnd : public End {
   ServerEnd(const UcxOptions& server_options, int socket) : End(server_options, server_options.server_arena_bytes) {
     SetHandler<ServerEnd, &ServerEnd::OnBlock>(kBlock, this);
     Connect(socket);
+    socket_ = socket;
   }
 
   double Run(double seconds) {
+    if (!SendAll(socket_, "g", 1)) Die("the other process has gone");
     const double begin = NowSeconds();
     size_t ended_before = ended_;
     for (double now = begin; now < begin + seconds; now = NowSeconds()) {
@@ -238,6 +248,7 @@ class UcxLimit::ServerEnd : public End {
     }
     while (under_way_ > 0) ucx.ucp_worker_progress(worker);
     const double elapsed = NowSeconds() - begin;
+    if (!SendAll(socket_, "s", 1)) Die("the other process has gone");
     return static_cast<double>((ended_ - ended_before) * options.block_bytes) / elapsed / 1e9;
   }
 
@@ -258,6 +269,7 @@ class UcxLimit::ServerEnd : public End {
     if (UCS_PTR_IS_ERR(ucx.ucp_am_send_nbx(endpoint, kAsk, nullptr, 0, nullptr, 0, &param))) Die("asking for a block");
   }
 
+  int socket_ = -1;
   size_t under_way_ = 0;
   size_t ended_ = 0;
 };
