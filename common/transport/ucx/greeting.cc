@@ -23,8 +23,8 @@ static_assert(sizeof(GreetingWire) == kGreetingFixedBytes);
 
 std::string EncodeGreeting(const Greeting& greeting) {
   const auto text = absl::string_view(greeting.text).substr(0, kMaxGreetingBytes - kGreetingFixedBytes);
-  const GreetingWire wire = {static_cast<uint32_t>(kGreetingFixedBytes + text.size()), static_cast<uint32_t>(greeting.kind),
-                     greeting.token, greeting.major, greeting.minor};
+  const GreetingWire wire = {static_cast<uint32_t>(kGreetingFixedBytes + text.size()),
+                             static_cast<uint32_t>(greeting.kind), greeting.token, greeting.major, greeting.minor};
   return absl::StrCat(absl::string_view(reinterpret_cast<const char*>(&wire), sizeof wire), text);
 }
 

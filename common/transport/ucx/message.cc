@@ -25,12 +25,12 @@ static_assert(sizeof(MessageWire) == kHeaderBytes);
 
 void EncodeMessage(const Message& message, std::string* out) {
   const MessageWire wire = {message.token,
-                     message.id.request,
-                     message.id.item,
-                     static_cast<uint8_t>(message.type),
-                     {},
-                     message.trailing_bytes,
-                     0};
+                            message.id.request,
+                            message.id.item,
+                            static_cast<uint8_t>(message.type),
+                            {},
+                            message.trailing_bytes,
+                            0};
   out->assign(reinterpret_cast<const char*>(&wire), sizeof wire);
 }
 
