@@ -254,7 +254,7 @@ TEST_F(UcxTrustTest, AClientThatTakesNothingLosesItsSessionAndTheSlotIsBackWhenI
   EXPECT_TRUE(Await([&] { return end->done(); }));
 }
 
-// Its rendezvous has begun, and nothing more comes.
+// Whether its rendezvous has begun by then or not; nothing more comes.
 TEST_F(UcxTrustTest, AClientThatGoesAwayInTheMidstOfAPutGivesTheSlotBack) {
   Join();
   TestSlot large(32 << 20);
@@ -262,8 +262,11 @@ TEST_F(UcxTrustTest, AClientThatGoesAwayInTheMidstOfAPutGivesTheSlotBack) {
   AwaitPull();
   raw_.Send(Header(MessageType::kData) + Meta(large.memory.size(), large.memory.size()),
             std::vector<std::byte>(large.memory.size(), std::byte{1}));
-  ASSERT_TRUE(Await([&] { return large.memory.data()[0] == std::byte{1}; }));
   HoldUpClient();
+  for (int i = 0; i < 20; ++i) {
+    server_loop_.Run([] {});
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   side_ = UniqueFd();
   ExpectClosed("closed the connection");
   const bool ended = Await([&] { return end->done(); });
