@@ -97,7 +97,11 @@ PrivateServer::~PrivateServer() {
   close(stdout_);
 }
 
-void PrivateServer::Signal(int signal) const { kill(pid_, signal); }
+void PrivateServer::Signal(int signal) const {
+  kill(pid_, signal);
+  // A process goes on for a moment until it is stopped.
+  if (int status = 0; signal == SIGSTOP) waitpid(pid_, &status, WUNTRACED);
+}
 
 int PrivateServer::Wait() {
   int status = -1;

@@ -31,6 +31,7 @@ class PrivateServer {
 
   const std::string& address() const { return address_; }
   pid_t pid() const { return pid_; }
+  // With SIGSTOP it has stopped when this returns.
   void Signal(int signal) const;
   void Kill();
   // SIGTERM; the exit status, 0 when it drained well.
