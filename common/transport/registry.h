@@ -26,8 +26,6 @@ struct UcxOptions {
 class UcxHost {
  public:
   virtual ~UcxHost() = default;
-  // Memory of slots, said once: the adapters are told about it where that helps.
-  virtual absl::Status Map(MemoryRange range) = 0;
   // After the channels have been closed, before their loops end.
   virtual void Shutdown() = 0;
   virtual std::string version() const = 0;

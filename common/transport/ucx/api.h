@@ -25,8 +25,6 @@ namespace quarry::transport::ucx {
   F(ucp_ep_create)                  \
   F(ucp_get_version)                \
   F(ucp_init_version)               \
-  F(ucp_mem_map)                    \
-  F(ucp_mem_unmap)                  \
   F(ucp_request_free)               \
   F(ucp_worker_arm)                 \
   F(ucp_worker_create)              \

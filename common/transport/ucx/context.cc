@@ -84,18 +84,6 @@ absl::StatusOr<std::shared_ptr<Context>> Context::Create(const UcxOptions& optio
   return std::shared_ptr<Context>(new Context(&api, handle));
 }
 
-Context::~Context() {
-  if (mapped_ != nullptr) api_->ucp_mem_unmap(handle_, mapped_);
-  api_->ucp_cleanup(handle_);
-}
-
-absl::Status Context::Map(MemoryRange range) {
-  ucp_mem_map_params_t params = {};
-  params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
-  params.address = range.base;
-  params.length = range.bytes;
-  const ucs_status_t status = api_->ucp_mem_map(handle_, &params, &mapped_);
-  return status == UCS_OK ? absl::OkStatus() : UcxStatus(*api_, status, "mapping memory");
-}
+Context::~Context() { api_->ucp_cleanup(handle_); }
 
 }  // namespace quarry::transport::ucx

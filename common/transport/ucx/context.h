@@ -7,7 +7,6 @@
 #include "absl/status/statusor.h"
 #include "common/transport/registry.h"
 #include "common/transport/ucx/api.h"
-#include "quarry/segments.h"
 
 namespace quarry::transport::ucx {
 
@@ -22,16 +21,11 @@ class Context {
   const Api& api() const { return *api_; }
   ucp_context_h handle() const { return handle_; }
 
-  // Tells UCX once about memory that will be sent from or received into, where it gains by that.
-  // Until the context ends. Failure costs speed only.
-  absl::Status Map(MemoryRange range);
-
  private:
   Context(const Api* api, ucp_context_h handle) : api_(api), handle_(handle) {}
 
   const Api* const api_;
   const ucp_context_h handle_;
-  ucp_mem_h mapped_ = nullptr;
 };
 
 }  // namespace quarry::transport::ucx

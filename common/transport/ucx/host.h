@@ -19,7 +19,6 @@ class Host : public UcxHost {
   static absl::StatusOr<std::shared_ptr<UcxHost>> Create(const UcxOptions& options);
 
   Context* context() const { return context_.get(); }
-  absl::Status Map(MemoryRange range) override { return context_->Map(range); }
   void Shutdown() override;
   std::string version() const override { return ToString(context_->api().version); }
   // Made when it is first wanted, on the loop's thread.
