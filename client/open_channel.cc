@@ -26,7 +26,7 @@ class Opener {
       : options_(options), greeting_(greeting), loops_(loops), interrupt_(interrupt) {
     context_.deadline_ns = deadline_ns;
     context_.on_closed = on_closed;
-    context_.ucx = {.library = options.ucx_library, .trusted_fabric = options.ucx_trusted_fabric};
+    context_.ucx = {.libucp = options.ucx_library, .trusted_fabric = options.ucx_trusted_fabric};
   }
 
   absl::StatusOr<std::unique_ptr<transport::ClientChannel>> Open(const std::string& name) {

@@ -183,7 +183,7 @@ absl::Status Daemon::OpenSessions(const ServerConfig& config) {
   max_sessions_ = config.max_sessions;
   options.node_name = node_name_;
   if (config.ucx || config.ucx_trusted_fabric) {
-    options.ucx = {.library = config.ucx_library, .trusted_fabric = config.ucx_trusted_fabric};
+    options.ucx = {.libucp = config.ucx_library, .trusted_fabric = config.ucx_trusted_fabric};
   }
   absl::StatusOr<std::unique_ptr<SessionServer>> sessions =
       SessionServer::Create(std::move(options), service_.get(), &metrics_);

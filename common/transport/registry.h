@@ -16,7 +16,7 @@ namespace quarry::transport {
 
 // What UCX is to be used, and where.
 struct UcxOptions {
-  std::string library;  // path of libucp, or a name that the loader looks up; empty: libucp.so.0
+  std::string libucp;  // path of libucp, or a name that the loader looks up; empty: libucp.so.0
   // Whatever network UCX finds, not only the loopback device and shared memory. What travels over
   // it is neither encrypted nor authenticated.
   bool trusted_fabric = false;

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "common/clock.h"
+
 namespace quarry::transport {
 
 void TransferInbox::Start(std::unique_ptr<Transfer> transfer) {
@@ -48,6 +50,10 @@ void TransferInbox::PostCancel(uint64_t request) {
 
 void TransferInbox::PostClose() {
   loop_->Post([self = shared_from_this()] { self->Close(); });
+}
+
+bool TransferInbox::IsLate(const Transfer& transfer) {
+  return transfer.deadline_ns != 0 && Clock::Real()->NowNs() > transfer.deadline_ns;
 }
 
 std::vector<std::unique_ptr<Transfer>> TransferInbox::TakeStarted() {

@@ -44,6 +44,8 @@ class TransferInbox : public std::enable_shared_from_this<TransferInbox> {
   std::vector<std::unique_ptr<Transfer>> TakeStarted();
   // As TakeStarted; what is started from now on is finished with kClosed at once.
   std::vector<std::unique_ptr<Transfer>> CloseInbox();
+  // Past its deadline: not to be begun.
+  static bool IsLate(const Transfer& transfer);
   // How each transfer ends that was taken.
   void Finish(std::unique_ptr<Transfer> transfer, TransferStatus status);
   // The transfer is another's to finish.

@@ -120,7 +120,7 @@ absl::Status ClientStream::TakeMeta(const Message& message, tcp::ItemMeta* meta)
 
 bool ClientStream::Verify(const std::shared_ptr<ExposedRequest>& exposed, const ExposedRequest::Item& item, ItemId id,
                           const tcp::ItemMeta& meta, size_t arrived) {
-  if (meta.sums.empty() || meta.root != RootSum(item.identity_seed, meta.range.payload_bytes, meta.sums)) return false;
+  if (!tcp::RootHolds(item, meta)) return false;
   const bool goes_on = verifying_of_.lock() == exposed && verifying_ == id && verifying_root_ == meta.root &&
                        verifying_offset_ == meta.range.offset;
   if (!goes_on) {

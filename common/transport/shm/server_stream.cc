@@ -4,17 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/clock.h"
 #include "common/random.h"
 
 namespace quarry::transport::shm {
-namespace {
-
-bool IsLate(const Transfer& transfer) {
-  return transfer.deadline_ns != 0 && Clock::Real()->NowNs() > transfer.deadline_ns;
-}
-
-}  // namespace
 
 ServerStream::ServerStream(UniqueFd fd, EventLoop* loop, std::shared_ptr<ServerShared> shared, bool first)
     : TransferInbox(loop), shared_(std::move(shared)), first_(first), stream_(std::move(fd), loop, this) {}
@@ -164,11 +156,8 @@ void ServerStream::CloseCopy(uint64_t request) {
 }
 
 void ServerStream::SendWritten(MessageType type, const Transfer& transfer, bool with_sums) {
-  tcp::ItemMeta meta{.root = transfer.root,
-                     .range = {transfer.offset, transfer.bytes, transfer.payload_bytes},
-                     .edge_sums = {transfer.edge_sums[0], transfer.edge_sums[1]},
-                     .sums = {}};
-  if (with_sums) meta.sums = absl::MakeConstSpan(transfer.sums, ChunkCount(transfer.payload_bytes));
+  tcp::ItemMeta meta = tcp::MetaOf(transfer);
+  if (!with_sums) meta.sums = {};
   meta_.clear();
   tcp::EncodeMeta(meta, &meta_);
   stream_.Send({.type = type, .id = transfer.id, .values = {told_, 0, 0}, .body = meta_});

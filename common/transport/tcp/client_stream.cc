@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/checksum.h"
 
 namespace quarry::transport::tcp {
 
@@ -20,16 +19,7 @@ class ClientStream::ItemSend : public Outgoing {
 
   // The whole item is summed before its first byte is sent. A chunk that is overwritten
   // between the two no longer has the sum that the server will check.
-  ItemMeta Meta() override {
-    ItemMeta meta{.root = 0, .range = {0, bytes, bytes}, .edge_sums = {0, 0}, .sums = {}};
-    if (item_.checksum) {
-      sums_.resize(ChunkCount(bytes));
-      SumSegments(segments, bytes, sums_.data());
-      meta.sums = sums_;
-      meta.root = RootSum(item_.identity_seed, bytes, sums_);
-    }
-    return meta;
-  }
+  ItemMeta Meta() override { return SumSource(item_, &sums_); }
 
   void Done(TransferStatus status) override {
     if (status == TransferStatus::kCancelled) stream_->stream_.writer().PushSignal(FrameType::kAbort, id);
@@ -92,9 +82,7 @@ void ClientStream::OnReceived(ItemId id, const ItemMeta& meta, bool intact) {
   const std::shared_ptr<ExposedRequest> exposed = landing_;
   EndLanding();
   const ExposedRequest::Item& item = *exposed->item(id.item);
-  if (item.checksum && intact) {
-    intact = !meta.sums.empty() && meta.root == RootSum(item.identity_seed, meta.range.payload_bytes, meta.sums);
-  }
+  if (item.checksum && intact) intact = RootHolds(item, meta);
   if (intact) {
     exposed->OnItemArrived(id.item, meta.range.bytes);
   } else {

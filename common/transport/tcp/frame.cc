@@ -72,6 +72,27 @@ absl::Status DecodeHeader(const std::byte in[kHeaderBytes], FrameHeader* header)
   return absl::OkStatus();
 }
 
+ItemMeta MetaOf(const Transfer& transfer) {
+  return {.root = transfer.root,
+          .range = {transfer.offset, transfer.bytes, transfer.payload_bytes},
+          .edge_sums = {transfer.edge_sums[0], transfer.edge_sums[1]},
+          .sums = absl::MakeConstSpan(transfer.sums, ChunkCount(transfer.payload_bytes))};
+}
+
+ItemMeta SumSource(const ExposedRequest::Item& item, std::vector<uint64_t>* sums) {
+  ItemMeta meta{.root = 0, .range = {0, item.bytes, item.bytes}, .edge_sums = {0, 0}, .sums = {}};
+  if (!item.checksum) return meta;
+  sums->resize(ChunkCount(item.bytes));
+  SumSegments(item.segments, item.bytes, sums->data());
+  meta.sums = *sums;
+  meta.root = RootSum(item.identity_seed, item.bytes, *sums);
+  return meta;
+}
+
+bool RootHolds(const ExposedRequest::Item& item, const ItemMeta& meta) {
+  return !meta.sums.empty() && meta.root == RootSum(item.identity_seed, meta.range.payload_bytes, meta.sums);
+}
+
 void EncodeMeta(const ItemMeta& meta, std::string* out) {
   const uint64_t fixed[] = {meta.root,         meta.range.payload_bytes, meta.range.offset, meta.range.bytes,
                             meta.edge_sums[0], meta.edge_sums[1],        meta.sums.size(),  0};

@@ -25,6 +25,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
@@ -66,6 +67,13 @@ struct ItemMeta {
   // Encoding: the chunk sums, or empty. Decoding: filled into the caller's storage.
   absl::Span<const uint64_t> sums;
 };
+
+// What travels with a write.
+ItemMeta MetaOf(const Transfer& transfer);
+// What travels with a put's item: its sums, in `sums`, where it is to have any.
+ItemMeta SumSource(const ExposedRequest::Item& item, std::vector<uint64_t>* sums);
+// Whether the sums that came for a get's item are those of the block that was asked for.
+bool RootHolds(const ExposedRequest::Item& item, const ItemMeta& meta);
 
 void EncodeMeta(const ItemMeta& meta, std::string* out);
 // `sums` gets the chunk sums and must have room for ChunkCount(kMaxShardBytes); meta->sums

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "common/clock.h"
-
 namespace quarry::transport::tcp {
 
 // A write on its way out.
@@ -17,13 +15,7 @@ class ServerStream::SlotWrite : public Outgoing {
     deadline_ns = transfer_->deadline_ns;
   }
 
-  ItemMeta Meta() override {
-    const Transfer& transfer = *transfer_;
-    return {.root = transfer.root,
-            .range = {transfer.offset, transfer.bytes, transfer.payload_bytes},
-            .edge_sums = {transfer.edge_sums[0], transfer.edge_sums[1]},
-            .sums = absl::MakeConstSpan(transfer.sums, ChunkCount(transfer.payload_bytes))};
-  }
+  ItemMeta Meta() override { return MetaOf(*transfer_); }
 
   void Done(TransferStatus status) override { stream_->Finish(std::move(transfer_), status); }
 
@@ -53,7 +45,7 @@ void ServerStream::Begin(std::unique_ptr<Transfer> transfer) {
     stream_.writer().Push(std::make_unique<SlotWrite>(this, std::move(transfer)));
     return;
   }
-  if (transfer->deadline_ns != 0 && Clock::Real()->NowNs() > transfer->deadline_ns) {
+  if (IsLate(*transfer)) {
     Finish(std::move(transfer), TransferStatus::kCancelled);
     return;
   }

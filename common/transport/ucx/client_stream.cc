@@ -3,11 +3,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/checksum.h"
 
 namespace quarry::transport::ucx {
 
-// A get's item on its way in. Both are uses in the table.
+// A get's item on its way in. This and Sending are uses in the table.
 struct ClientStream::Landing {
   ItemId id;
   std::shared_ptr<ExposedRequest> exposed;
@@ -100,9 +99,7 @@ void ClientStream::EndLanding(Landing* landing, bool landed) {
   if (outcome == ItemLanding::Outcome::kBroken) return Break(status);
   const tcp::ItemMeta& meta = ended->item.meta();
   bool intact = outcome == ItemLanding::Outcome::kIntact;
-  if (item.checksum && intact) {
-    intact = !meta.sums.empty() && meta.root == RootSum(item.identity_seed, meta.range.payload_bytes, meta.sums);
-  }
+  if (item.checksum && intact) intact = tcp::RootHolds(item, meta);
   if (intact) {
     exposed->OnItemArrived(id.item, meta.range.bytes);
   } else {
@@ -143,14 +140,8 @@ void ClientStream::SendQueued() {
 // two no longer has the sum that the server will check.
 void ClientStream::Send(ItemId id, std::shared_ptr<ExposedRequest> exposed) {
   const ExposedRequest::Item& item = *exposed->item(id.item);
-  tcp::ItemMeta meta{.root = 0, .range = {0, item.bytes, item.bytes}, .edge_sums = {0, 0}, .sums = {}};
   std::vector<uint64_t> sums;
-  if (item.checksum) {
-    sums.resize(ChunkCount(item.bytes));
-    SumSegments(item.segments, item.bytes, sums.data());
-    meta.sums = sums;
-    meta.root = RootSum(item.identity_seed, item.bytes, sums);
-  }
+  const tcp::ItemMeta meta = tcp::SumSource(item, &sums);
   sending_bytes_ += item.bytes;
   auto* sending = new Sending{id, std::move(exposed), item.bytes, nullptr};
   sending->message = std::make_unique<ItemMessage>(server_token_, id, meta, item.segments);

@@ -62,7 +62,7 @@ absl::Status ApplyAll(const Api& api, ucp_config_t* config, bool trusted_fabric)
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<Context>> Context::Create(const UcxOptions& options) {
-  const auto loaded = LoadApi(options.library);
+  const auto loaded = LoadApi(options.libucp);
   if (!loaded.ok()) return loaded.status();
   const Api& api = **loaded;
 

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/clock.h"
 #include "common/random.h"
 #include "common/units.h"
 
@@ -75,9 +74,7 @@ void ServerStream::Work() {
 }
 
 void ServerStream::Begin(std::unique_ptr<Transfer> transfer) {
-  if (transfer->deadline_ns != 0 && Clock::Real()->NowNs() > transfer->deadline_ns) {
-    return Finish(std::move(transfer), TransferStatus::kCancelled);
-  }
+  if (IsLate(*transfer)) return Finish(std::move(transfer), TransferStatus::kCancelled);
   transfer->carrier = Carrier::kUcx;
   if (!transfer->Prepare()) return Finish(std::move(transfer), TransferStatus::kChecksum);
   if (transfer->kind == Transfer::Kind::kWrite) {
@@ -89,10 +86,7 @@ void ServerStream::Begin(std::unique_ptr<Transfer> transfer) {
 
 void ServerStream::Write(std::unique_ptr<Transfer> transfer) {
   Count(transfer->bytes);
-  const tcp::ItemMeta meta{.root = transfer->root,
-                           .range = {transfer->offset, transfer->bytes, transfer->payload_bytes},
-                           .edge_sums = {transfer->edge_sums[0], transfer->edge_sums[1]},
-                           .sums = absl::MakeConstSpan(transfer->sums, ChunkCount(transfer->payload_bytes))};
+  const tcp::ItemMeta meta = tcp::MetaOf(*transfer);
   auto* sending = new Sending{std::move(transfer), {}, nullptr};
   sending->slot = {sending->transfer->data, sending->transfer->bytes, 0, 1};
   sending->message =

@@ -94,10 +94,10 @@ class Worker : public FdHandler, public std::enable_shared_from_this<Worker> {
   // at most once, not from within another call. ResourceExhausted: there are kMaxEndpoints.
   absl::StatusOr<std::shared_ptr<Endpoint>> Connect(const std::string& address,
                                                     std::function<void(absl::Status)> on_failed);
-  // `segments` may be empty; they are sent in order, and outlive the sending as the memory does.
   // Keeps it for a while: to what a peer has sent on it UCX can only answer while it is open, and
   // without an answer that never ends.
   void Linger(std::shared_ptr<Endpoint> endpoint);
+  // `segments` may be empty; they are sent in order, and outlive the sending as the memory does.
   void Send(std::shared_ptr<Endpoint> endpoint, std::string header, absl::Span<const Segment> segments, Done done);
   // All of the arrival's data goes to `segments`, which are as long as it.
   void Land(Arrival* arrival, absl::Span<const Segment> segments, Done done);

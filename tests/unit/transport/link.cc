@@ -190,7 +190,7 @@ class Ucx : public OnLoops {
   explicit Ucx(const char* lanes) {
     if (setenv("UCX_TLS", lanes, 1) != 0) std::abort();
     UcxOptions options;
-    if (const char* library = std::getenv("QUARRY_TEST_UCX_LIBRARY"); library != nullptr) options.library = library;
+    if (const char* library = std::getenv("QUARRY_TEST_UCX_LIBRARY"); library != nullptr) options.libucp = library;
     server_loops_.push_back(std::make_unique<EventLoop>("t-server"));
     client_loops_.push_back(std::make_unique<EventLoop>("t-client"));
     host_ = Must(MakeUcxHost(options));

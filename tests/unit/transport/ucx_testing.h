@@ -19,7 +19,7 @@ namespace quarry::transport::ucx {
 // QUARRY_TEST_UCX_LIBRARY: of another UCX than the system's.
 inline UcxOptions TestUcx() {
   const char* library = std::getenv("QUARRY_TEST_UCX_LIBRARY");
-  return {.library = library == nullptr ? "" : library, .trusted_fabric = false};
+  return {.libucp = library == nullptr ? "" : library, .trusted_fabric = false};
 }
 
 template <typename T>
@@ -46,7 +46,7 @@ class RawEnd : public MessageSink {
   }
 
   EventLoop& loop() { return loop_; }
-  Version version() { return Require(LoadApi(TestUcx().library))->version; }
+  Version version() { return Require(LoadApi(TestUcx().libucp))->version; }
   const std::string& address() const { return worker_->address(); }
   void Connect(const std::string& address) {
     loop_.Run([&] { endpoint_ = Require(worker_->Connect(address, [](const absl::Status&) {})); });

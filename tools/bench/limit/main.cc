@@ -142,7 +142,7 @@ int main(int argc, char** argv) {
   ucx_command->add_option("--window", ucx.window, "Blocks under way")->check(CLI::Range(1, 1024));
   ucx_command->add_option("--server-arena", ucx.server_arena_bytes)->transform(size);
   ucx_command->add_option("--client-arena", ucx.client_arena_bytes)->transform(size);
-  ucx_command->add_option("--library", ucx.library, "libucp");
+  ucx_command->add_option("--library", ucx.libucp, "libucp");
 #endif
   CLI11_PARSE(app, argc, argv);
 

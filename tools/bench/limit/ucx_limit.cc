@@ -22,15 +22,16 @@ constexpr unsigned kBlock = 1;  // the data is a block
 constexpr unsigned kAsk = 2;    // put: send one
 constexpr size_t kEagerBytes = 128 << 10;
 
-#define LIMIT_UCX_FUNCTIONS(F)                                                                            \
-  F(ucp_am_recv_data_nbx)                                                                                 \
-  F(ucp_am_send_nbx)                                                                                      \
-  F(ucp_config_modify)                                                                                    \
-  F(ucp_config_read)                                                                                      \
-  F(ucp_ep_create)                                                                                        \
-  F(ucp_get_version)                                                                                      \
-  F(ucp_get_version_string)                                                                               \
-  F(ucp_init_version) F(ucp_request_free) F(ucp_worker_create) F(ucp_worker_progress) F(ucp_worker_query) \
+#define LIMIT_UCX_FUNCTIONS(F)                                                        \
+  F(ucp_am_recv_data_nbx)                                                             \
+  F(ucp_am_send_nbx)                                                                  \
+  F(ucp_config_modify)                                                                \
+  F(ucp_config_read)                                                                  \
+  F(ucp_ep_create)                                                                    \
+  F(ucp_get_version)                                                                  \
+  F(ucp_get_version_string)                                                           \
+  F(ucp_init_version)                                                                 \
+  F(ucp_request_free) F(ucp_worker_create) F(ucp_worker_progress) F(ucp_worker_query) \
       F(ucp_worker_set_am_recv_handler)
 
 struct Ucx {
@@ -77,7 +78,7 @@ void Tune(const Ucx& ucx, ucp_config_t* config) {
 class UcxLimit::End {
  public:
   End(const UcxOptions& end_options, size_t arena_bytes)
-      : options(end_options), ucx(options.library), arena(MapArena(arena_bytes)), random(getpid()) {
+      : options(end_options), ucx(options.libucp), arena(MapArena(arena_bytes)), random(getpid()) {
     ucp_config_t* config;
     Must(ucx.ucp_config_read(nullptr, nullptr, &config), "ucp_config_read");
     Tune(ucx, config);

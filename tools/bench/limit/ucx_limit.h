@@ -16,7 +16,7 @@ struct UcxOptions {
   size_t window = 16;               // blocks under way
   size_t server_arena_bytes = size_t{2} << 30;
   size_t client_arena_bytes = size_t{1} << 30;
-  std::string library = "libucp.so.0";
+  std::string libucp = "libucp.so.0";
 };
 
 class UcxLimit {
