@@ -22,17 +22,16 @@ constexpr unsigned kBlock = 1;  // the data is a block
 constexpr unsigned kAsk = 2;    // put: send one
 constexpr size_t kEagerBytes = 128 << 10;
 
-#define LIMIT_UCX_FUNCTIONS(F)                                                        \
-  F(ucp_am_recv_data_nbx)                                                             \
-  F(ucp_am_send_nbx)                                                                  \
-  F(ucp_config_modify)                                                                \
-  F(ucp_config_read)                                                                  \
-  F(ucp_ep_create)                                                                    \
-  F(ucp_get_version)                                                                  \
-  F(ucp_get_version_string)                                                           \
-  F(ucp_init_version)                                                                 \
-  F(ucp_request_free) F(ucp_worker_create) F(ucp_worker_progress) F(ucp_worker_query) \
-      F(ucp_worker_set_am_recv_handler)
+#define LIMIT_UCX_FUNCTIONS(F) \
+  F(ucp_am_recv_data_nbx)      \
+  F(ucp_am_send_nbx)           \
+  F(ucp_config_modify)         \
+  F(ucp_config_read)           \
+  F(ucp_ep_create)             \
+  F(ucp_get_version)           \
+  F(ucp_get_version_string)    \
+  F(ucp_init_version)          \
+  F(ucp_request_free) F(ucp_worker_create) F(ucp_worker_progress) F(ucp_worker_query) F(ucp_worker_set_am_recv_handler)
 
 struct Ucx {
 #define LIMIT_UCX_MEMBER(name) decltype(&::name) name;
