@@ -48,7 +48,7 @@ absl::StatusOr<std::unique_ptr<Region>> FileRegion::Create(const RegionClaim& cl
 FileRegion::FileRegion(const RegionClaim& claim, UniqueFd file)
     : Region(claim, reinterpret_cast<std::byte*>(claim.file_offset)), file_(std::move(file)) {}
 
-absl::Status FileRegion::CopyTo(absl::Span<const iovec> pieces, const std::byte* from, Next) {
+absl::Status FileRegion::CopyTo(absl::Span<const iovec> pieces, const std::byte* from) {
   for (const iovec& piece : pieces) {
     off_t at = OffsetOf(piece);
     if (absl::Status status = CheckAllocated(file_.get(), at, piece.iov_len); !status.ok()) return status;

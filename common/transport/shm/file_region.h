@@ -14,7 +14,7 @@ class FileRegion : public Region {
   static absl::StatusOr<std::unique_ptr<Region>> Create(const RegionClaim& claim, UniqueFd file);
   FileRegion(const RegionClaim& claim, UniqueFd file);
 
-  absl::Status CopyTo(absl::Span<const iovec> pieces, const std::byte* from, Next next) override;
+  absl::Status CopyTo(absl::Span<const iovec> pieces, const std::byte* from) override;
   absl::Status CopyFrom(absl::Span<const iovec> pieces, std::byte* to, ChunkSummer* summer) override;
 
  private:

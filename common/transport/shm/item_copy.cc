@@ -70,12 +70,12 @@ ItemCopy::Found ItemCopy::BuildRuns(const std::vector<Descriptor>& descriptors) 
   return Found::kMalformed;
 }
 
-ItemCopy::Progress ItemCopy::Step(size_t bytes, Region::Next next) {
+ItemCopy::Progress ItemCopy::Step(size_t bytes) {
   if (board_->Withdrawn(*entered_)) return Progress::kTakenBack;
   Run& run = runs_[run_];
   Gate gate = board_->region_gate(run.region->key());
   if (!gate.Enter(run.region->key())) return Progress::kTakenBack;
-  const Progress progress = StepInRun(run, std::min(bytes, run.bytes - run_moved_), next);
+  const Progress progress = StepInRun(run, std::min(bytes, run.bytes - run_moved_));
   gate.Leave();
   if (progress != Progress::kMore) return progress;
   if (run_moved_ == run.bytes) {
@@ -87,7 +87,7 @@ ItemCopy::Progress ItemCopy::Step(size_t bytes, Region::Next next) {
   return Progress::kDone;
 }
 
-ItemCopy::Progress ItemCopy::StepInRun(Run& run, size_t bytes, Region::Next next) {
+ItemCopy::Progress ItemCopy::StepInRun(Run& run, size_t bytes) {
   const bool write = transfer_->kind == Transfer::Kind::kWrite;
   for (size_t left = bytes; left > 0;) {
     iovec pieces[kMaxPieces];
@@ -95,7 +95,7 @@ ItemCopy::Progress ItemCopy::StepInRun(Run& run, size_t bytes, Region::Next next
     const size_t count = cursor_.Peek(pieces, kMaxPieces, left, &covered);
     const auto span = absl::MakeConstSpan(pieces, count);
     std::byte* here = transfer_->data + moved_;
-    status_ = write ? run.region->CopyTo(span, here, next) : run.region->CopyFrom(span, here, &summer_);
+    status_ = write ? run.region->CopyTo(span, here) : run.region->CopyFrom(span, here, &summer_);
     if (!status_.ok()) return Progress::kBroken;
     cursor_.Advance(covered);
     moved_ += covered;

@@ -42,7 +42,7 @@ class ItemCopy {
     kBroken,     // the client's memory is not there; see status()
   };
   // Moves about `bytes`. A read is summed on the way, into the transfer's sums. `next`: of a write.
-  Progress Step(size_t bytes, Region::Next next);
+  Progress Step(size_t bytes);
   size_t moved() const { return moved_; }
   const absl::Status& status() const { return status_; }
 
@@ -57,7 +57,7 @@ class ItemCopy {
     size_t bytes = 0;
   };
   Found BuildRuns(const std::vector<Descriptor>& descriptors);
-  Progress StepInRun(Run& run, size_t bytes, Region::Next next);
+  Progress StepInRun(Run& run, size_t bytes);
 
   ServerBoard* const board_;
   RegionTable* const regions_;

@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "common/net/memory_file.h"
@@ -52,14 +51,10 @@ absl::Status MappedRegion::CheckNoHoles() const {
   return absl::FailedPreconditionError("the client has punched holes into memory that it registered");
 }
 
-absl::Status MappedRegion::CopyTo(absl::Span<const iovec> pieces, const std::byte* from, Next next) {
+absl::Status MappedRegion::CopyTo(absl::Span<const iovec> pieces, const std::byte* from) {
   if (absl::Status status = CheckNoHoles(); !status.ok()) return status;
   for (const iovec& piece : pieces) {
-    if (next == Next::kReadAtOnce) {
-      std::memcpy(piece.iov_base, from, piece.iov_len);
-    } else {
-      CopyPastCache(static_cast<std::byte*>(piece.iov_base), from, piece.iov_len);
-    }
+    CopyPastCache(static_cast<std::byte*>(piece.iov_base), from, piece.iov_len);
     from += piece.iov_len;
   }
   return absl::OkStatus();

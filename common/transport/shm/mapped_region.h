@@ -15,7 +15,7 @@ class MappedRegion : public Region {
   MappedRegion(const RegionClaim& claim, UniqueFd file, Mapping mapping, std::byte* base);
 
   bool Warm(size_t bytes) override;
-  absl::Status CopyTo(absl::Span<const iovec> pieces, const std::byte* from, Next next) override;
+  absl::Status CopyTo(absl::Span<const iovec> pieces, const std::byte* from) override;
   absl::Status CopyFrom(absl::Span<const iovec> pieces, std::byte* to, ChunkSummer* summer) override;
 
  private:

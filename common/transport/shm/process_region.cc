@@ -26,7 +26,7 @@ absl::Status Copy(ProcessCall call, const Peer& peer, absl::Span<const iovec> pi
 
 }  // namespace
 
-absl::Status ProcessRegion::CopyTo(absl::Span<const iovec> pieces, const std::byte* from, Next) {
+absl::Status ProcessRegion::CopyTo(absl::Span<const iovec> pieces, const std::byte* from) {
   return Copy(process_vm_writev, *peer_, pieces, const_cast<std::byte*>(from));
 }
 

@@ -12,7 +12,7 @@ class ProcessRegion : public Region {
   ProcessRegion(const RegionClaim& claim, const Peer* peer)
       : Region(claim, reinterpret_cast<std::byte*>(claim.base)), peer_(peer) {}
 
-  absl::Status CopyTo(absl::Span<const iovec> pieces, const std::byte* from, Next next) override;
+  absl::Status CopyTo(absl::Span<const iovec> pieces, const std::byte* from) override;
   absl::Status CopyFrom(absl::Span<const iovec> pieces, std::byte* to, ChunkSummer* summer) override;
 
  private:

@@ -43,9 +43,7 @@ class Region {
 
   // Makes up to `bytes` more of it quick to touch. False: it is all ready.
   virtual bool Warm(size_t) { return false; }
-  // Who reads the copy next: at once, while it is in the cache, or not.
-  enum class Next : uint8_t { kReadAtOnce, kReadLater };
-  virtual absl::Status CopyTo(absl::Span<const iovec> pieces, const std::byte* from, Next next) = 0;
+  virtual absl::Status CopyTo(absl::Span<const iovec> pieces, const std::byte* from) = 0;
   // What has come is given to `summer` as it lies here.
   virtual absl::Status CopyFrom(absl::Span<const iovec> pieces, std::byte* to, ChunkSummer* summer) = 0;
 

@@ -99,18 +99,18 @@ void ServerStream::MoveOn(size_t* budget) {
   const size_t before = copy_->moved();
   // A client with more to come is at other items, or will be.
   const bool verified_at_once = active_->kind == Transfer::Kind::kWrite && copy_->checksum() && queue_.empty();
-  const ItemCopy::Progress progress = copy_->Step(
-      std::min(*budget, kStepBytes), verified_at_once ? Region::Next::kReadAtOnce : Region::Next::kReadLater);
+  const bool last = verified_at_once && active_->bytes - before <= kStepBytes;
+  const ItemCopy::Progress progress = copy_->Step(std::min(*budget, last ? kLastStepBytes : kStepBytes));
   *budget -= std::min(*budget, std::max<size_t>(copy_->moved() - before, 1));
   if (progress != ItemCopy::Progress::kMore) return EndActive(progress);
   if (verified_at_once) SendWriting();
 }
 
-// The client verifies the item behind the copy. It is told when half of what it does not know of
-// is there: few messages, and little is left to verify at the end.
+// The client verifies the item behind the copy, and hears of it often enough that little is left
+// to verify at the end.
 void ServerStream::SendWriting() {
   const size_t left = active_->bytes - copy_->moved();
-  if (left < kLastPartBytes || copy_->moved() - told_ < left) return;
+  if (copy_->moved() - told_ < std::min(left, kStepBytes)) return;
   told_ = copy_->moved();
   SendWritten(MessageType::kWriting, *active_, /*with_sums=*/true);
   stream_.Flush();

@@ -49,8 +49,8 @@ class ServerStream : public MessageSink, public TransferInbox {
   // A client that does not read is given no more to read.
   static constexpr size_t kMaxUnsentBytes = 1 << 20;
   static constexpr size_t kMaxNewRegions = 64;
-  // Of an item, what may be left when the client is told of the rest for the last time.
-  static constexpr size_t kLastPartBytes = 256 << 10;
+  // Towards the end of an item that the client verifies meanwhile.
+  static constexpr size_t kLastStepBytes = 64 << 10;
 
   // A read that the client was asked to sum, which it does while the read is copied.
   struct Asked {
