@@ -37,6 +37,9 @@ struct ItemId {
   uint32_t item = 0;
   friend bool operator==(const ItemId&, const ItemId&) = default;
 };
+struct ItemIdHash {
+  size_t operator()(const ItemId& id) const { return id.request * 0x9E3779B97F4A7C15ull + id.item; }
+};
 
 enum class TransferStatus : uint8_t {
   kOk,         // the bytes were handed over in full (write), or landed in full (read)

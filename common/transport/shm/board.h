@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/net/socket.h"
+#include "common/transport/descriptor.h"
 #include "common/transport/shm/gate.h"
 
 namespace quarry::transport::shm {
@@ -30,16 +31,6 @@ inline constexpr uint32_t kMostProbes = 64;
 constexpr uint32_t RegionSlotOf(uint32_t key) { return key % kRegionSlots; }
 // Sparse: it costs what is used of it.
 inline constexpr size_t kItemsBytes = size_t{256} << 20;
-
-// Pieces of an item in one region: piece k is `length` bytes at offset + k * stride.
-struct Descriptor {
-  uint32_t region = 0;  // key
-  uint32_t count = 0;
-  uint64_t offset = 0;  // in the region
-  uint64_t length = 0;
-  uint64_t stride = 0;
-};
-static_assert(sizeof(Descriptor) == 32);
 
 struct ItemRecord {
   static constexpr uint32_t kChecksum = 1;  // the client verifies what is written, sums what is read

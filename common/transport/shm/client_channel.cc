@@ -32,19 +32,17 @@ size_t Address(const std::byte* pointer) { return reinterpret_cast<size_t>(point
 
 }  // namespace
 
-// Turns segments into descriptors.
-class ShmClientChannel::Describer {
+// The items of a request as its board shows them.
+class ShmClientChannel::ItemList {
  public:
-  explicit Describer(const Regions& regions) : regions_(regions) {}
+  explicit ItemList(const RegisteredRanges& ranges) : describer_(ranges) {}
 
   void Add(const ExposedRequest::Item& item) {
     ItemRecord& record = records.emplace_back();
     record.bytes = item.bytes;
     record.flags = item.checksum ? ItemRecord::kChecksum : 0;
     record.descriptors_at = descriptors.size();
-    for (const Segment& segment : item.segments) {
-      if (AddSegment(segment)) continue;
-      descriptors.resize(record.descriptors_at);
+    if (!describer_.Describe(item.segments, kMaxDescriptors, &descriptors)) {
       record.flags |= ItemRecord::kByStream;
       by_stream = true;
       return;
@@ -60,39 +58,7 @@ class ShmClientChannel::Describer {
   bool by_stream = false;  // some items
 
  private:
-  bool AddSegment(const Segment& segment) {
-    const size_t extent = (segment.count - 1) * segment.stride + segment.length;
-    if (AddPieces(segment.base, extent, segment.length, segment.stride, segment.count)) return true;
-    for (size_t i = 0; i < segment.count; ++i) {
-      if (!AddPieces(segment.base + i * segment.stride, segment.length, segment.length, 0, 1)) return false;
-    }
-    return true;
-  }
-
-  bool AddPieces(const std::byte* base, size_t extent, size_t length, size_t stride, size_t count) {
-    if (!Contains(base, extent)) {
-      const auto after =
-          std::upper_bound(regions_.begin(), regions_.end(), base,
-                           [](const std::byte* address, const Region& region) { return address < region.range.base; });
-      if (after == regions_.begin()) return false;
-      last_ = static_cast<size_t>(after - regions_.begin()) - 1;
-      if (!Contains(base, extent)) return false;
-    }
-    if (descriptors.size() >= kMaxDescriptors) return false;
-    descriptors.push_back({regions_[last_].key, static_cast<uint32_t>(count),
-                           Address(base) - Address(regions_[last_].range.base), length, count > 1 ? stride : 0});
-    return true;
-  }
-
-  bool Contains(const std::byte* base, size_t bytes) const {
-    if (last_ >= regions_.size()) return false;
-    const MemoryRange& range = regions_[last_].range;
-    const size_t offset = Address(base) - Address(range.base);  // huge when it lies before
-    return offset < range.bytes && bytes <= range.bytes - offset;
-  }
-
-  const Regions& regions_;
-  size_t last_ = 0;
+  Describer describer_;
 };
 
 absl::StatusOr<std::unique_ptr<ClientChannel>> ShmClientChannel::Create(ClientChannelContext context) {
@@ -141,19 +107,19 @@ ShmClientChannel::~ShmClientChannel() {
   shared_->exposures->Clear();
 }
 
-std::shared_ptr<const ShmClientChannel::Regions> ShmClientChannel::regions() const {
+std::shared_ptr<const RegisteredRanges> ShmClientChannel::regions() const {
   std::lock_guard lock(mutex_);
   return regions_;
 }
 
 void ShmClientChannel::Expose(uint64_t request, std::shared_ptr<ExposedRequest> exposed) {
   const auto known = regions();
-  Describer describer(*known);
-  for (uint32_t i = 0; const ExposedRequest::Item* item = exposed->item(i); ++i) describer.Add(*item);
-  if (describer.by_stream) tcp_->Expose(request, exposed);
-  const bool shown = shared_->exposures->Expose(request, exposed, std::move(describer.records), describer.descriptors,
-                                                describer.by_stream);
-  if (!shown && !describer.by_stream) tcp_->Expose(request, std::move(exposed));
+  ItemList items(*known);
+  for (uint32_t i = 0; const ExposedRequest::Item* item = exposed->item(i); ++i) items.Add(*item);
+  if (items.by_stream) tcp_->Expose(request, exposed);
+  const bool shown =
+      shared_->exposures->Expose(request, exposed, std::move(items.records), items.descriptors, items.by_stream);
+  if (!shown && !items.by_stream) tcp_->Expose(request, std::move(exposed));
 }
 
 Release ShmClientChannel::Withdraw(uint64_t request, std::function<void()> released) {
@@ -167,17 +133,14 @@ Release ShmClientChannel::Withdraw(uint64_t request, std::function<void()> relea
 
 absl::Status ShmClientChannel::RegisterMemory(MemoryRange range) {
   const auto known = regions();
-  for (const Region& region : *known) {
+  for (const RegisteredRange& region : *known) {
     if (region.range.base == range.base) return absl::OkStatus();
   }
   auto key = OfferAny(range);
   if (!key.ok()) return key.status();
   std::lock_guard lock(mutex_);
-  auto changed = std::make_shared<Regions>(*regions_);
-  const auto after =
-      std::lower_bound(changed->begin(), changed->end(), range.base,
-                       [](const Region& region, const std::byte* base) { return region.range.base < base; });
-  changed->insert(after, {range, *key});
+  auto changed = std::make_shared<RegisteredRanges>(*regions_);
+  InsertRange({range, *key}, changed.get());
   regions_ = std::move(changed);
   return absl::OkStatus();
 }
@@ -254,7 +217,7 @@ void ShmClientChannel::UnregisterMemory(MemoryRange range) {
   std::optional<uint32_t> key;
   {
     std::lock_guard lock(mutex_);
-    auto changed = std::make_shared<Regions>(*regions_);
+    auto changed = std::make_shared<RegisteredRanges>(*regions_);
     for (auto it = changed->begin(); it != changed->end(); ++it) {
       if (it->range.base != range.base) continue;
       key = it->key;

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <vector>
 
+#include "common/transport/descriptor.h"
 #include "common/transport/registry.h"
 #include "common/transport/shm/backing.h"
 #include "common/transport/shm/client_stream.h"
@@ -31,16 +32,11 @@ class ShmClientChannel : public ClientChannel {
   const char* transport_name() const override { return "shm"; }
 
  private:
-  struct Region {
-    MemoryRange range;
-    uint32_t key = 0;
-  };
-  using Regions = std::vector<Region>;  // sorted by base, disjoint
-  class Describer;
+  class ItemList;
 
   ShmClientChannel(ClientChannelContext context, std::shared_ptr<ClientShared> shared, bool reaches_process,
                    std::string why_not, std::vector<UniqueFd> streams);
-  std::shared_ptr<const Regions> regions() const;
+  std::shared_ptr<const RegisteredRanges> regions() const;
   // Asks the server to take the range as one of that kind.
   absl::StatusOr<uint32_t> Offer(MemoryRange range, RegionKind kind, const Backing& backing);
   absl::StatusOr<uint32_t> OfferAny(MemoryRange range);
@@ -55,9 +51,9 @@ class ShmClientChannel : public ClientChannel {
 
   mutable std::mutex mutex_;
   std::condition_variable replied_;
-  std::shared_ptr<const Regions> regions_ = std::make_shared<Regions>();  // guarded by mutex_
-  std::map<uint32_t, absl::Status> replies_;                              // guarded by mutex_
-  uint32_t next_key_ = 0;                                                 // guarded by mutex_
+  std::shared_ptr<const RegisteredRanges> regions_ = std::make_shared<RegisteredRanges>();  // guarded by mutex_
+  std::map<uint32_t, absl::Status> replies_;                                                // guarded by mutex_
+  uint32_t next_key_ = 0;                                                                   // guarded by mutex_
 };
 
 }  // namespace quarry::transport::shm

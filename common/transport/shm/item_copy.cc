@@ -10,18 +10,6 @@ namespace {
 
 constexpr size_t kMaxPieces = 256;  // of one call of a region
 
-absl::Status CheckInside(const Descriptor& descriptor, const Region& region) {
-  uint64_t end = 0;
-  if (descriptor.length == 0 || descriptor.count == 0 ||
-      __builtin_mul_overflow(descriptor.stride, uint64_t{descriptor.count} - 1, &end) ||
-      __builtin_add_overflow(end, descriptor.length, &end) || __builtin_add_overflow(end, descriptor.offset, &end) ||
-      end > region.bytes()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("descriptor: pieces up to ", end, " of a region of ", region.bytes(), " bytes, or none"));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 ItemCopy::Found ItemCopy::Open(const Transfer& transfer) {
@@ -52,11 +40,10 @@ ItemCopy::Found ItemCopy::BuildRuns(const std::vector<Descriptor>& descriptors) 
       runs_.push_back({std::move(region), {}, 0});
     }
     Run& run = runs_.back();
-    if (status_ = CheckInside(descriptor, *run.region); !status_.ok()) return Found::kMalformed;
-    // Cannot overflow: the pieces may overlap, but each lies in a region.
     uint64_t bytes = 0;
-    if (__builtin_mul_overflow(descriptor.length, uint64_t{descriptor.count}, &bytes) ||
-        bytes > transfer_->bytes - total) {
+    status_ = CheckInside(descriptor, run.region->bytes(), &bytes);
+    if (!status_.ok()) return Found::kMalformed;
+    if (bytes > transfer_->bytes - total) {
       status_ = absl::InvalidArgumentError("descriptors: more bytes than the item has");
       return Found::kMalformed;
     }

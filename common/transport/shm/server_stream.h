@@ -98,7 +98,7 @@ class ServerStream : public MessageSink, public TransferInbox {
   std::string nonce_;
 
   std::deque<std::unique_ptr<Transfer>> queue_;
-  std::unordered_map<ItemId, Asked, tcp::ItemIdHash> asked_;
+  std::unordered_map<ItemId, Asked, ItemIdHash> asked_;
   std::unique_ptr<Transfer> active_;
   std::unique_ptr<ItemCopy> copy_;
   size_t told_ = 0;  // bytes of the active write, by kWriting

@@ -14,10 +14,6 @@
 
 namespace quarry::transport::tcp {
 
-struct ItemIdHash {
-  size_t operator()(const ItemId& id) const { return id.request * 0x9E3779B97F4A7C15ull + id.item; }
-};
-
 class ServerStream : public FrameSink, public TransferInbox {
  public:
   ServerStream(UniqueFd fd, EventLoop* loop, std::function<void(absl::Status)> on_broken);

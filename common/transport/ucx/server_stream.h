@@ -74,7 +74,7 @@ class ServerStream : public MessageSink, public TransferInbox {
   std::shared_ptr<Worker> worker_;
   std::shared_ptr<Endpoint> endpoint_;  // while open
   std::deque<std::unique_ptr<Transfer>> queue_;
-  std::unordered_map<ItemId, Pulled, tcp::ItemIdHash> pulled_;
+  std::unordered_map<ItemId, Pulled, ItemIdHash> pulled_;
   size_t under_way_ = 0;  // items
   size_t bytes_ = 0;      // of them
   uint64_t ended_ = 0;
