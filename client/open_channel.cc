@@ -1,23 +1,16 @@
 #include "client/open_channel.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/net/rdma_device.h"
 #include "common/transport/registry.h"
 
 namespace quarry {
 namespace {
-
-bool HasRdmaDevice() {
-  std::error_code none;
-  const std::filesystem::directory_iterator devices("/sys/class/infiniband", none);
-  return !none && devices != std::filesystem::directory_iterator();
-}
 
 class Opener {
  public:
@@ -26,7 +19,9 @@ class Opener {
       : options_(options), greeting_(greeting), loops_(loops), interrupt_(interrupt) {
     context_.deadline_ns = deadline_ns;
     context_.on_closed = on_closed;
-    context_.ucx = {.libucp = options.ucx_library, .trusted_fabric = options.ucx_trusted_fabric};
+    context_.ucx = {.libucp = options.ucx_library,
+                    .trusted_fabric = options.ucx_trusted_fabric,
+                    .rma = transport::RmaNamed(options.ucx_rma)};
   }
 
   absl::StatusOr<std::unique_ptr<transport::ClientChannel>> Open(const std::string& name) {

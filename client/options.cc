@@ -35,6 +35,11 @@ absl::Status Validate(const ClientOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("transport: 'auto', 'tcp', 'shm' or 'ucx', got '", options.transport, "'"));
   }
+  constexpr absl::string_view kRma[] = {"auto", "never", "always"};
+  if (std::find(std::begin(kRma), std::end(kRma), options.ucx_rma) == std::end(kRma)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ucx_rma: 'auto', 'never' or 'always', got '", options.ucx_rma, "'"));
+  }
   for (absl::Status status : {
            CheckServer(options.server),
            CheckBetween("client_name bytes", options.client_name.size(), 0, kMaxClientNameBytes),

@@ -43,6 +43,7 @@ struct ServerConfig {
   bool ucx = false;
   bool ucx_trusted_fabric = false;  // and ucx
   std::string ucx_library;          // empty: libucp.so.0
+  std::string ucx_rma = "auto";
 
   uint32_t control_threads = 1;
   int64_t control_spin_ns = 200'000;

@@ -183,7 +183,11 @@ absl::Status Daemon::OpenSessions(const ServerConfig& config) {
   max_sessions_ = config.max_sessions;
   options.node_name = node_name_;
   if (config.ucx || config.ucx_trusted_fabric) {
-    options.ucx = {.libucp = config.ucx_library, .trusted_fabric = config.ucx_trusted_fabric};
+    const absl::Span<std::byte> arena = store_->arena();
+    options.ucx = {.libucp = config.ucx_library,
+                   .trusted_fabric = config.ucx_trusted_fabric,
+                   .rma = transport::RmaNamed(config.ucx_rma),
+                   .slots = {arena.data(), arena.size()}};
   }
   absl::StatusOr<std::unique_ptr<SessionServer>> sessions =
       SessionServer::Create(std::move(options), service_.get(), &metrics_);

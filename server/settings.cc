@@ -215,6 +215,8 @@ void AppendAddresses(ServerConfig* c, std::vector<Setting>* out) {
                         &c->ucx_trusted_fabric));
   out->push_back(
       Text("ucx-library", "PATH", "The libucp to load; default: libucp.so.0", &c->ucx_library, kMaxPathBytes));
+  out->push_back(OneOf("ucx-rma", "Whether RDMA adapters reach clients' registered memory themselves; default: auto",
+                       &c->ucx_rma, {"never", "auto", "always"}));
 }
 
 void AppendRunning(ServerConfig* c, std::vector<Setting>* out) {

@@ -58,6 +58,11 @@ absl::StatusOr<const Entry*> Find(const std::string& name) {
 
 }  // namespace
 
+UcxOptions::Rma RmaNamed(absl::string_view name) {
+  if (name == "never") return UcxOptions::Rma::kNever;
+  return name == "always" ? UcxOptions::Rma::kAlways : UcxOptions::Rma::kAuto;
+}
+
 absl::StatusOr<std::shared_ptr<UcxHost>> MakeUcxHost([[maybe_unused]] const UcxOptions& options) {
 #if QUARRY_WITH_UCX
   return ucx::Host::Create(options);

@@ -3,6 +3,7 @@
 #ifndef QUARRY_COMMON_TRANSPORT_REGISTRY_H_
 #define QUARRY_COMMON_TRANSPORT_REGISTRY_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/transport/transport.h"
 
 namespace quarry::transport {
@@ -20,7 +22,17 @@ struct UcxOptions {
   // Whatever network UCX finds, not only the loopback device and shared memory. What travels over
   // it is neither encrypted nor authenticated.
   bool trusted_fabric = false;
+  // Whether the adapters may read and write registered memory of a client by themselves (RMA). Both
+  // ends must say so. kAuto: over the lanes of RDMA adapters. kAlways is for tests: elsewhere it is
+  // done in software, which is slower than messages and guarded by nothing.
+  enum class Rma : uint8_t { kNever, kAuto, kAlways } rma = Rma::kAuto;
+  // A server's memory of blocks, if it has any: mapped once for the adapters, where they may reach
+  // it by RMA, and not by and by.
+  MemoryRange slots;
 };
+
+// Of "never", "auto" and "always"; other names are as "auto".
+UcxOptions::Rma RmaNamed(absl::string_view name);
 
 // What all sessions of a server share of UCX.
 class UcxHost {

@@ -28,15 +28,16 @@ std::string Library() {
   return library == nullptr ? "" : library;
 }
 
-ClientOptions UcxClient() {
+ClientOptions UcxClient(const char* rma = "auto") {
   ClientOptions options;
   options.transport = "ucx";
   options.ucx_library = Library();
+  options.ucx_rma = rma;
   return options;
 }
 
-PrivateServer::Flags UcxServer(std::string transfer = "127.0.0.1:0") {
-  PrivateServer::Flags flags{.transfer = std::move(transfer), .more = {"--ucx"}};
+PrivateServer::Flags UcxServer(std::string transfer = "127.0.0.1:0", const std::string& rma = "auto") {
+  PrivateServer::Flags flags{.transfer = std::move(transfer), .more = {"--ucx", "--ucx-rma=" + rma}};
   if (!Library().empty()) flags.more.push_back("--ucx-library=" + Library());
   return flags;
 }
@@ -47,7 +48,13 @@ std::string MappedFiles() {
   return maps.str();
 }
 
-class ClientUcxTest : public ::testing::TestWithParam<const char*> {
+struct Way {
+  const char* name;
+  const char* lanes;
+  const char* rma;  // "always": by UCX's software, because there is no adapter here that does it
+};
+
+class ClientUcxTest : public ::testing::TestWithParam<Way> {
  protected:
   static constexpr size_t kShard = (1 << 20) + 1000;  // not a multiple of a chunk
   static constexpr size_t kBlocks = 32;
@@ -55,9 +62,12 @@ class ClientUcxTest : public ::testing::TestWithParam<const char*> {
   static constexpr uint32_t kSoonMs = kSanitized ? 5'000 : 1'000;
   static constexpr char kMemory[] = "512MiB";
 
-  ClientUcxTest() { setenv("UCX_TLS", GetParam(), 1); }
+  ClientUcxTest() { setenv("UCX_TLS", GetParam().lanes, 1); }
+  static ClientOptions UcxClient() { return testing::UcxClient(GetParam().rma); }
 
-  void StartServer(const std::string& transfer = "127.0.0.1:0") { server_.emplace(kMemory, UcxServer(transfer)); }
+  void StartServer(const std::string& transfer = "127.0.0.1:0") {
+    server_.emplace(kMemory, UcxServer(transfer, GetParam().rma));
+  }
   double Moved(const std::string& op, const std::string& transport) {
     return server_->Metric("quarry_transfer_bytes_total{op=\"" + op + "\",tier=\"dram\",transport=\"" + transport +
                            "\"}");
@@ -71,8 +81,11 @@ class ClientUcxTest : public ::testing::TestWithParam<const char*> {
 
   std::optional<PrivateServer> server_;
 };
-INSTANTIATE_TEST_SUITE_P(Lanes, ClientUcxTest, ::testing::Values("tcp", "posix,self,tcp"),
-                         [](const auto& lanes) { return std::string(lanes.param) == "tcp" ? "Tcp" : "SharedMemory"; });
+INSTANTIATE_TEST_SUITE_P(Lanes, ClientUcxTest,
+                         ::testing::Values(Way{"Tcp", "tcp", "never"}, Way{"SharedMemory", "posix,self,tcp", "never"},
+                                           Way{"RmaTcp", "tcp", "always"},
+                                           Way{"RmaSharedMemory", "posix,self,tcp", "always"}),
+                         [](const auto& way) { return std::string(way.param.name); });
 
 TEST_P(ClientUcxTest, EveryByteComesBackByUcx) {
   StartServer();
@@ -202,9 +215,9 @@ TEST_P(ClientUcxTest, AClientThatLeavesMidGetHasItsBuffersBack) {
 }
 
 // Hears an address, puts or gets there, and says when something has moved; for ever.
-int MovesForEver(const Line& line, bool put) {
+int MovesForEver(const Line& line, bool put, const ClientOptions& options) {
   constexpr size_t kShard = (1 << 20) + 1000;
-  Peer peer(line.Hear(), PlainSpec(kShard), UcxClient());
+  Peer peer(line.Hear(), PlainSpec(kShard), options);
   for (uint64_t id = put ? 1000 : 1;; id += put ? 32 : 0) {
     Batch blocks(peer, id, 32);
     if (put ? !blocks.Put().ok() : !blocks.ComesBack()) return 1;
@@ -216,7 +229,7 @@ TEST_P(ClientUcxTest, AClientKilledInTheMidstOfItLeavesNothing) {
   for (const bool put : {true, false}) {
     SCOPED_TRACE(put ? "put" : "get");
     StartServer();
-    Child child([put](const Line& line) { return MovesForEver(line, put); });
+    Child child([put](const Line& line) { return MovesForEver(line, put, UcxClient()); });
     Child filler([](const Line& line) {
       Peer peer(line.Hear(), PlainSpec(kShard), UcxClient());
       Batch blocks(peer, 1, kBlocks);
@@ -234,7 +247,7 @@ TEST_P(ClientUcxTest, AClientKilledInTheMidstOfItLeavesNothing) {
 
 TEST_P(ClientUcxTest, AClientThatIsStoppedCostsOnlyItselfAndGoesOn) {
   StartServer();
-  Child child([](const Line& line) { return MovesForEver(line, /*put=*/true); });
+  Child child([](const Line& line) { return MovesForEver(line, /*put=*/true, UcxClient()); });
   child.line().Say(server_->address());
   ASSERT_EQ(child.line().Hear(), "moved");
   child.Signal(SIGSTOP);

@@ -82,6 +82,9 @@ struct ClientOptions {
   // UCX may use any network, not only the loopback device and shared memory. It neither encrypts
   // nor authenticates what travels there.
   bool ucx_trusted_fabric = false;
+  // "never", "auto" (where both ends have RDMA adapters) or "always": the node's adapter reaches
+  // registered memory by itself (RMA), and what it is at when an operation ends is `held` meanwhile.
+  std::string ucx_rma = "auto";
   uint32_t data_streams = 1;              // 1 to 16
   uint32_t io_threads = 1;                // 1 to 16; data streams are spread over them
   uint32_t connect_timeout_ms = 5'000;    // of Create, and of each later attempt

@@ -23,9 +23,19 @@ namespace quarry::transport::ucx {
   F(ucp_config_release)             \
   F(ucp_ep_close_nbx)               \
   F(ucp_ep_create)                  \
+  F(ucp_ep_flush_nbx)               \
+  F(ucp_ep_print_info)              \
+  F(ucp_ep_rkey_unpack)             \
+  F(ucp_get_nbx)                    \
   F(ucp_get_version)                \
   F(ucp_init_version)               \
+  F(ucp_mem_map)                    \
+  F(ucp_mem_unmap)                  \
+  F(ucp_put_nbx)                    \
   F(ucp_request_free)               \
+  F(ucp_rkey_buffer_release)        \
+  F(ucp_rkey_destroy)               \
+  F(ucp_rkey_pack)                  \
   F(ucp_worker_arm)                 \
   F(ucp_worker_create)              \
   F(ucp_worker_destroy)             \

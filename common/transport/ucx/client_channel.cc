@@ -13,10 +13,11 @@ absl::StatusOr<std::unique_ptr<ClientChannel>> UcxClientChannel::Create(ClientCh
   auto ucx = Context::Create(context.ucx);
   if (!ucx.ok()) return ucx.status();
   const Version version = (*ucx)->api().version;
+  const bool can_rma = (*ucx)->can_rma();
   auto worker = Worker::Create(*std::move(ucx), loop);
   if (!worker.ok()) return worker.status();
 
-  Greeting mine{.major = version.major, .minor = version.minor, .text = (*worker)->address()};
+  Greeting mine{.major = version.major, .minor = version.minor, .rma = can_rma, .text = (*worker)->address()};
   std::memcpy(&mine.token, SecureRandomBytes(sizeof mine.token).data(), sizeof mine.token);
   const auto server = Greet(fd.get(), mine, context.deadline_ns);
   if (!server.ok()) return server.status();
@@ -40,6 +41,15 @@ UcxClientChannel::~UcxClientChannel() {
     stream_->Close();
     worker_->Shutdown();
   });
+}
+
+absl::Status UcxClientChannel::RegisterMemory(MemoryRange range) {
+  RegisteredMemory* const memory = stream_->memory();
+  return memory == nullptr ? absl::OkStatus() : memory->Add(range);
+}
+
+void UcxClientChannel::UnregisterMemory(MemoryRange range) {
+  if (RegisteredMemory* const memory = stream_->memory(); memory != nullptr) memory->Remove(range);
 }
 
 void UcxClientChannel::Expose(uint64_t request, std::shared_ptr<ExposedRequest> exposed) {

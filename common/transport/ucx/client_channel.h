@@ -19,6 +19,9 @@ class UcxClientChannel : public ClientChannel {
 
   void Expose(uint64_t request, std::shared_ptr<ExposedRequest> exposed) override;
   Release Withdraw(uint64_t request, std::function<void()> released) override;
+  // Where the node moves items by RMA.
+  absl::Status RegisterMemory(MemoryRange range) override;
+  void UnregisterMemory(MemoryRange range) override;
   const char* transport_name() const override { return "ucx"; }
 
  private:

@@ -1,4 +1,5 @@
-// The client's end of a session's UCX endpoint: lands what the node sends, sends what it pulls.
+// The client's end of a session's UCX endpoint: lands what the node sends, sends what it pulls, or
+// says where both lie, so that the node moves them by RMA.
 #ifndef QUARRY_COMMON_TRANSPORT_UCX_CLIENT_STREAM_H_
 #define QUARRY_COMMON_TRANSPORT_UCX_CLIENT_STREAM_H_
 
@@ -6,10 +7,12 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "common/transport/exposed_table.h"
 #include "common/transport/ucx/item_message.h"
+#include "common/transport/ucx/registered_memory.h"
 #include "common/transport/ucx/side_stream.h"
 
 namespace quarry::transport::ucx {
@@ -25,10 +28,13 @@ class ClientStream : public MessageSink, public std::enable_shared_from_this<Cli
 
   // Not OK: the server's worker cannot be reached.
   absl::Status Open(const Greeting& server);
-  // Nothing is begun any more; what is under way ends soon.
+  // Nothing is begun any more; what is under way ends soon. Where the node reaches memory itself,
+  // it reaches none of it when this returns.
   void Close();
   // Stops touching the request's buffers, but for what is under way.
   void Abandon(uint64_t request);
+  // What the node reaches by RMA; nullptr: nothing. As Open leaves it; thread-safe.
+  RegisteredMemory* memory() const { return memory_.get(); }
 
  private:
   // A server that asks for more without taking it is wrong.
@@ -37,16 +43,27 @@ class ClientStream : public MessageSink, public std::enable_shared_from_this<Cli
 
   struct Landing;
   struct Sending;
+  // An item that is the node's to touch; a use in the table.
+  struct Placed {
+    std::shared_ptr<ExposedRequest> exposed;
+    std::vector<Descriptor> descriptors;
+    bool put = false;
+  };
 
   void OnMessage(const Message& message, absl::Span<const std::byte> meta, Arrival* arrival) override;
   void OnMalformed(const absl::Status& why) override { Break(why); }
   void OnData(const Message& message, absl::Span<const std::byte> meta, Arrival* arrival);
   void OnPull(ItemId id);
+  void OnOffer(ItemId id);
+  void OnWritten(const Message& message, absl::Span<const std::byte> meta, Arrival* arrival);
+  void OnReleased(ItemId id);
+  // False: it does not lie, or not all of it, in memory that the node reaches.
+  bool Place(ItemId id, const std::shared_ptr<ExposedRequest>& exposed, const tcp::ItemMeta& meta, bool put);
   void EndLanding(Landing* landing, bool landed);
   void SendQueued();
   void Send(ItemId id, std::shared_ptr<ExposedRequest> exposed);
   void EndSend(Sending* sending, bool sent);
-  void Abort(ItemId id);
+  void Say(MessageType type, ItemId id, absl::string_view rest = "");
   // Soon: UCX may be at work on the endpoint.
   void Break(const absl::Status& status);
 
@@ -58,6 +75,8 @@ class ClientStream : public MessageSink, public std::enable_shared_from_this<Cli
   std::shared_ptr<Endpoint> endpoint_;  // while open
   std::deque<ItemId> queue_;            // pulled; each is a use in table_
   size_t sending_bytes_ = 0;
+  std::unordered_map<ItemId, Placed, ItemIdHash> placed_;
+  std::unique_ptr<RegisteredMemory> memory_;
   bool send_posted_ = false;
   SideStream side_;
 };

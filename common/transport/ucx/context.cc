@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/net/rdma_device.h"
 
 namespace quarry::transport::ucx {
 namespace {
@@ -23,8 +24,9 @@ constexpr Setting kSettings[] = {
     {"TCP_RX_SEG_SIZE", "RX_SEG_SIZE", "512K", {"tcp", "all"}},
     // Without it, shared-memory lanes are left out where endpoints heed the death of their peer.
     {"POSIX_ERROR_HANDLING", "MM_ERROR_HANDLING", "y", {"posix", "shm", "sm", "all"}},
-    // The receiver's worker puts down what arrives, whatever an adapter could do: nobody writes into
-    // memory that its owner has taken back, and no address of the server's leaves it.
+    // The receiver's worker puts down what a message brings, whatever an adapter could do: nobody
+    // writes into memory that its owner has taken back, and no address of the server's leaves it.
+    // What adapters do move by themselves (RMA) is told apart, and answered for.
     {"RNDV_SCHEME", "RNDV_SCHEME", "am"},
 };
 
@@ -59,13 +61,21 @@ absl::Status ApplyAll(const Api& api, ucp_config_t* config, bool trusted_fabric)
   return absl::OkStatus();
 }
 
+// It costs lanes, so only where it may be used.
+bool WantsRma(const UcxOptions& options) {
+  if (options.rma == UcxOptions::Rma::kAuto) return options.trusted_fabric && HasRdmaDevice();
+  return options.rma == UcxOptions::Rma::kAlways;
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<Context>> Context::Create(const UcxOptions& options) {
   const auto loaded = LoadApi(options.libucp);
   if (!loaded.ok()) return loaded.status();
-  const Api& api = **loaded;
+  return CreateWith(**loaded, options);
+}
 
+absl::StatusOr<std::shared_ptr<Context>> Context::CreateWith(const Api& api, const UcxOptions& options) {
   ucp_config_t* config = nullptr;
   if (const ucs_status_t status = api.ucp_config_read(nullptr, nullptr, &config); status != UCS_OK) {
     return UcxStatus(api, status, "reading the environment");
@@ -74,6 +84,8 @@ absl::StatusOr<std::shared_ptr<Context>> Context::Create(const UcxOptions& optio
   ucp_params_t params = {};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED;
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+  const bool can_rma = WantsRma(options);
+  if (can_rma) params.features |= UCP_FEATURE_RMA;
   params.mt_workers_shared = 1;  // each loop of a server has one
   ucp_context_h handle = nullptr;
   ucs_status_t status = UCS_OK;
@@ -81,9 +93,34 @@ absl::StatusOr<std::shared_ptr<Context>> Context::Create(const UcxOptions& optio
   api.ucp_config_release(config);
   if (!applied.ok()) return applied;
   if (status != UCS_OK) return UcxStatus(api, status, "init");
-  return std::shared_ptr<Context>(new Context(&api, handle));
+  std::shared_ptr<Context> context(new Context(&api, handle, options.rma, can_rma));
+  if (!can_rma || options.slots.bytes == 0) return context;
+  auto mapped = context->Map(options.slots);
+  if (!mapped.ok()) return mapped.status();
+  context->slots_ = options.slots;
+  context->slots_mapped_ = *mapped;
+  return context;
 }
 
-Context::~Context() { api_->ucp_cleanup(handle_); }
+Context::~Context() {
+  if (slots_mapped_ != nullptr) Unmap(slots_mapped_);
+  api_->ucp_cleanup(handle_);
+}
+
+absl::StatusOr<ucp_mem_h> Context::Map(MemoryRange range) const {
+  ucp_mem_map_params_t params = {};
+  params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+  params.address = range.base;
+  params.length = range.bytes;
+  ucp_mem_h mapped = nullptr;
+  const ucs_status_t status = api_->ucp_mem_map(handle_, &params, &mapped);
+  if (status == UCS_OK) return mapped;
+  return UcxStatus(*api_, status, absl::StrCat("mapping ", range.bytes, " bytes for the adapters (memlock?)"));
+}
+
+ucp_mem_h Context::MappingOf(MemoryRange range) const {
+  const size_t offset = reinterpret_cast<size_t>(range.base) - reinterpret_cast<size_t>(slots_.base);
+  return offset <= slots_.bytes && range.bytes <= slots_.bytes - offset ? slots_mapped_ : nullptr;
+}
 
 }  // namespace quarry::transport::ucx

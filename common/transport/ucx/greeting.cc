@@ -16,6 +16,8 @@ struct GreetingWire {
   uint64_t token;
   uint32_t major;
   uint32_t minor;
+  uint32_t rma;
+  uint32_t zero;
 };
 static_assert(sizeof(GreetingWire) == kGreetingFixedBytes);
 
@@ -24,7 +26,12 @@ static_assert(sizeof(GreetingWire) == kGreetingFixedBytes);
 std::string EncodeGreeting(const Greeting& greeting) {
   const auto text = absl::string_view(greeting.text).substr(0, kMaxGreetingBytes - kGreetingFixedBytes);
   const GreetingWire wire = {static_cast<uint32_t>(kGreetingFixedBytes + text.size()),
-                             static_cast<uint32_t>(greeting.kind), greeting.token, greeting.major, greeting.minor};
+                             static_cast<uint32_t>(greeting.kind),
+                             greeting.token,
+                             greeting.major,
+                             greeting.minor,
+                             greeting.rma,
+                             0};
   return absl::StrCat(absl::string_view(reinterpret_cast<const char*>(&wire), sizeof wire), text);
 }
 
@@ -45,6 +52,8 @@ absl::StatusOr<Greeting> DecodeGreeting(absl::string_view in) {
   if (greeting.kind != Greeting::Kind::kIntroduction && greeting.kind != Greeting::Kind::kRefusal) {
     return absl::InvalidArgumentError(absl::StrCat("greeting kind: 1 or 2, got ", wire.kind));
   }
+  if (wire.rma > 1 || wire.zero != 0) return absl::InvalidArgumentError("greeting: rma: 0 or 1, then 0");
+  greeting.rma = wire.rma == 1;
   greeting.token = wire.token;
   greeting.major = wire.major;
   greeting.minor = wire.minor;

@@ -7,7 +7,9 @@
 //        8      8  token
 //       16      4  UCX's major version
 //       20      4  minor version
-//       24         worker address; of a refusal: why
+//       24      4  1: items move by RMA (from a client: may move)
+//       28      4  0
+//       32         worker address; of a refusal: why
 #ifndef QUARRY_COMMON_TRANSPORT_UCX_GREETING_H_
 #define QUARRY_COMMON_TRANSPORT_UCX_GREETING_H_
 
@@ -22,7 +24,7 @@
 namespace quarry::transport::ucx {
 
 inline constexpr size_t kGreetingPrefixBytes = 4;
-inline constexpr size_t kGreetingFixedBytes = 24;
+inline constexpr size_t kGreetingFixedBytes = 32;
 inline constexpr size_t kMaxGreetingBytes = 8 << 10;
 
 struct Greeting {
@@ -31,6 +33,7 @@ struct Greeting {
   uint64_t token = 0;  // for messages to the end that says it
   uint32_t major = 0;
   uint32_t minor = 0;
+  bool rma = false;
   std::string text;
 };
 

@@ -18,6 +18,8 @@ class Host : public UcxHost {
  public:
   static absl::StatusOr<std::shared_ptr<UcxHost>> Create(const UcxOptions& options);
 
+  explicit Host(std::shared_ptr<Context> context) : context_(std::move(context)) {}
+
   Context* context() const { return context_.get(); }
   void Shutdown() override;
   std::string version() const override { return ToString(context_->api().version); }
@@ -25,8 +27,6 @@ class Host : public UcxHost {
   absl::StatusOr<std::shared_ptr<Worker>> WorkerOf(EventLoop* loop);
 
  private:
-  explicit Host(std::shared_ptr<Context> context) : context_(std::move(context)) {}
-
   const std::shared_ptr<Context> context_;
   std::mutex mutex_;
   std::map<EventLoop*, std::shared_ptr<Worker>> workers_;  // guarded by mutex_

@@ -1,5 +1,5 @@
 // An item with its metadata as one message: how it is put together, and how it lands and is
-// checked.
+// checked. Also what stands for an item that moves by itself: where it lies, or that it is there.
 #ifndef QUARRY_COMMON_TRANSPORT_UCX_ITEM_MESSAGE_H_
 #define QUARRY_COMMON_TRANSPORT_UCX_ITEM_MESSAGE_H_
 
@@ -18,8 +18,9 @@ namespace quarry::transport::ucx {
 // On its way out. Lives until the worker is done with it.
 class ItemMessage {
  public:
-  // The item's bytes lie in `segments`, as long as `meta.range`.
-  ItemMessage(uint64_t token, ItemId id, const tcp::ItemMeta& meta, absl::Span<const Segment> segments);
+  // The message's data lies in `segments`: of kData the item, as long as `meta.range`.
+  ItemMessage(uint64_t token, MessageType type, ItemId id, const tcp::ItemMeta& meta,
+              absl::Span<const Segment> segments);
 
   const std::string& header() const { return header_; }
   absl::Span<const Segment> segments() const { return all_.empty() ? segments_ : absl::MakeConstSpan(all_); }
@@ -39,23 +40,24 @@ class ItemLanding {
   // `header_meta`: what stood behind the message's header.
   ItemLanding(const Message& message, absl::Span<const std::byte> header_meta);
 
-  // Of the item in an arrival of that message.
-  size_t ItemBytes(const Arrival& arrival) const;
-  // The item goes to `segments`, as long as ItemBytes says; they outlive the landing. `landed` is
+  // Of the data before the metadata in an arrival of that message; SIZE_MAX: it is too short.
+  size_t DataBytes(const Arrival& arrival) const;
+  // The data goes to `segments`, as long as DataBytes says; their memory outlives the landing. `landed` is
   // called once, perhaps at once; false: UCX has failed. The landing lives until then.
   void Land(Worker* worker, Arrival* arrival, absl::Span<const Segment> segments, std::function<void(bool)> landed);
-  // After it has landed. kBroken: `status` names what is wrong with the metadata. Where `verify`,
-  // every chunk of the item is summed and compared with what came with it, if there is anything;
-  // `sums`, if given, gets the sums.
-  Outcome Check(bool verify, uint64_t* sums, absl::Status* status);
+  // After it has landed. InvalidArgument: the metadata is malformed.
+  absl::Status ReadMeta();
+  // As ReadMeta, when all of the item is in `segments`. kBroken: `status` tells what is wrong with the
+  // metadata, or that it is not of so long an item. Where `verify`, every chunk is summed and compared
+  // with what came with it, if there is anything; `sums`, if given, gets the sums.
+  Outcome Check(absl::Span<const Segment> segments, size_t item_bytes, bool verify, uint64_t* sums,
+                absl::Status* status);
   const tcp::ItemMeta& meta() const { return meta_; }
 
  private:
   const size_t trailing_bytes_;
-  std::string encoded_;  // metadata
-  absl::Span<const Segment> segments_;
-  std::vector<Segment> all_;  // segments_ and the trailing metadata
-  size_t bytes_ = 0;
+  std::string encoded_;       // metadata
+  std::vector<Segment> all_;  // the data's segments and the trailing metadata
   tcp::ItemMeta meta_;
   std::vector<uint64_t> expected_;
 };

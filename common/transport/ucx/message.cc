@@ -10,6 +10,8 @@ namespace {
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
 
+constexpr MessageType kLastType = MessageType::kRegionReply;
+
 struct MessageWire {
   uint64_t token;
   uint64_t request;
@@ -41,8 +43,9 @@ absl::Status DecodeMessage(absl::Span<const std::byte> in, Message* message, abs
   MessageWire wire;
   std::memcpy(&wire, in.data(), sizeof wire);
   message->token = wire.token;
-  if (wire.type < static_cast<uint8_t>(MessageType::kData) || wire.type > static_cast<uint8_t>(MessageType::kAbort)) {
-    return absl::InvalidArgumentError(absl::StrCat("type: 1 to 3, got ", wire.type));
+  if (wire.type < static_cast<uint8_t>(MessageType::kData) || wire.type > static_cast<uint8_t>(kLastType)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("type: 1 to ", static_cast<uint32_t>(kLastType), ", got ", wire.type));
   }
   if ((wire.zeros[0] | wire.zeros[1] | wire.zeros[2] | wire.zero) != 0) {
     return absl::InvalidArgumentError("header: what is reserved must be 0");
@@ -55,6 +58,23 @@ absl::Status DecodeMessage(absl::Span<const std::byte> in, Message* message, abs
   message->type = static_cast<MessageType>(wire.type);
   message->trailing_bytes = wire.trailing_bytes;
   *rest = in.subspan(kHeaderBytes);
+  return absl::OkStatus();
+}
+
+std::string EncodeRegionClaim(const RegionClaim& claim) {
+  const uint64_t fixed[] = {claim.base, claim.bytes};
+  return std::string(reinterpret_cast<const char*>(fixed), sizeof fixed) + claim.packed;
+}
+
+absl::Status DecodeRegionClaim(absl::Span<const std::byte> in, RegionClaim* claim) {
+  uint64_t fixed[2];
+  if (in.size() <= sizeof fixed) {
+    return absl::InvalidArgumentError(absl::StrCat("region: ", sizeof fixed, " bytes and a key, got ", in.size()));
+  }
+  std::memcpy(fixed, in.data(), sizeof fixed);
+  claim->base = fixed[0];
+  claim->bytes = fixed[1];
+  claim->packed.assign(reinterpret_cast<const char*>(in.data()) + sizeof fixed, in.size() - sizeof fixed);
   return absl::OkStatus();
 }
 

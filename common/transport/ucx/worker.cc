@@ -3,17 +3,22 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
+#include "common/transport/ucx/lanes.h"
 
 namespace quarry::transport::ucx {
 namespace {
 
 // So much or less travels within the message; UCX's rendezvous is slower for as little.
 constexpr size_t kMostEager = 128 << 10;
+
+constexpr size_t kKeyPadding = 4 << 10;
 
 void CopyInto(absl::Span<const Segment> segments, const std::byte* from, size_t bytes) {
   SegmentCursor cursor(segments);
@@ -32,7 +37,7 @@ void CopyInto(absl::Span<const Segment> segments, const std::byte* from, size_t 
 
 }  // namespace
 
-// One call of UCX that has not ended.
+// A call of UCX that has not ended, or several with one end.
 struct Worker::Operation {
   Worker* worker = nullptr;
   std::string header;                // UCX reads it until the end
@@ -40,9 +45,18 @@ struct Worker::Operation {
   size_t bytes = 0;
   Done done;
   std::shared_ptr<Endpoint> endpoint;  // of what is sent
+  size_t calls = 1;                    // that have not ended
+  ucs_status_t status = UCS_OK;        // of those that have
 };
 
 Endpoint::~Endpoint() { worker_->PostClose(state_); }
+
+RemoteKey::~RemoteKey() {
+  Worker* const worker = endpoint_->worker_.get();
+  if (handle_ == nullptr) return;
+  worker->keys_.erase(this);
+  worker->api().ucp_rkey_destroy(handle_);
+}
 
 absl::StatusOr<std::shared_ptr<Worker>> Worker::Create(std::shared_ptr<Context> context, EventLoop* loop) {
   // Ends on the loop, wherever the last reference goes.
@@ -93,9 +107,13 @@ void Worker::Shutdown() {
   for (const auto& state : std::vector(endpoints_.begin(), endpoints_.end())) Close(state);
   const int64_t until = Clock::Real()->NowNs() + kShutdownNs;
   while (!Sending() && !operations_.empty() && Clock::Real()->NowNs() < until) api().ucp_worker_progress(handle_);
+  for (RemoteKey* const key : std::exchange(keys_, {})) api().ucp_rkey_destroy(std::exchange(key->handle_, nullptr));
   api().ucp_worker_destroy(std::exchange(handle_, nullptr));
   // What UCX has let go of without a word.
-  while (!operations_.empty()) End(*operations_.begin(), UCS_ERR_CANCELED);
+  while (!operations_.empty()) {
+    (*operations_.begin())->calls = 1;
+    End(*operations_.begin(), UCS_ERR_CANCELED);
+  }
   endpoints_.clear();
   lingering_.clear();
 }
@@ -210,9 +228,11 @@ Worker::Operation* Worker::NewOperation(absl::Span<const Segment> segments, Done
 }
 
 void Worker::End(Operation* operation, ucs_status_t status) {
+  if (status != UCS_OK) operation->status = status;
+  if (--operation->calls > 0) return;
   operations_.erase(operation);
   const std::unique_ptr<Operation> ended(operation);
-  ended->done(status);
+  ended->done(ended->status);
 }
 
 void Worker::Track(Operation* operation, ucs_status_ptr_t request) {
@@ -265,6 +285,64 @@ void Worker::Send(std::shared_ptr<Endpoint> endpoint, std::string header, absl::
   Track(operation,
         api().ucp_am_send_nbx(operation->endpoint->state_->handle, kActiveMessageId, operation->header.data(),
                               operation->header.size(), buffer.address, buffer.count, &param));
+}
+
+bool Worker::HasRdmaLane(const Endpoint& endpoint) const {
+  char* text = nullptr;
+  size_t bytes = 0;
+  FILE* const out = open_memstream(&text, &bytes);
+  if (out == nullptr) return false;
+  api().ucp_ep_print_info(endpoint.state_->handle, out);
+  std::fclose(out);
+  const bool found = NamesRdmaLane({text, bytes});
+  std::free(text);
+  return found;
+}
+
+absl::StatusOr<std::shared_ptr<RemoteKey>> Worker::Unpack(std::shared_ptr<Endpoint> endpoint,
+                                                          absl::Span<const std::byte> packed) {
+  if (handle_ == nullptr) return absl::UnavailableError("UCX: the worker has ended");
+  // UCX is not told how long it is. Zeros behind it end what would be read beyond it.
+  std::vector<std::byte> padded(packed.begin(), packed.end());
+  padded.resize(packed.size() + kKeyPadding);
+  ucp_rkey_h handle = nullptr;
+  const ucs_status_t status = api().ucp_ep_rkey_unpack(endpoint->state_->handle, padded.data(), &handle);
+  if (status != UCS_OK) return UcxStatus(api(), status, "unpacking a key");
+  std::shared_ptr<RemoteKey> key(new RemoteKey(std::move(endpoint), handle));
+  keys_.insert(key.get());
+  return key;
+}
+
+void Worker::Move(Direction direction, std::shared_ptr<Endpoint> endpoint, std::byte* local,
+                  absl::Span<const RemoteRun> remote, Done done) {
+  if (handle_ == nullptr) return done(UCS_ERR_CANCELED);
+  Operation* operation = NewOperation({}, std::move(done));  // one call more than there are: ended last
+  operation->endpoint = std::move(endpoint);
+  ucp_ep_h const handle = operation->endpoint->state_->handle;
+  ucp_request_param_t param = {};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  param.cb.send = OnSent;
+  param.user_data = operation;
+  size_t bytes = 0;
+  for (const RemoteRun& run : remote) bytes += run.length * run.count;
+  param.memh = context_->MappingOf({local, bytes});
+  if (param.memh != nullptr) param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
+  const ucp_request_param_t flush = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+                                     .cb = {.send = OnSent},
+                                     .user_data = operation};
+  for (const RemoteRun& run : remote) {
+    for (uint32_t i = 0; i < run.count && operation->status == UCS_OK; ++i) {
+      const uint64_t address = run.address + i * run.stride;
+      ++operation->calls;
+      Track(operation, direction == Direction::kPut
+                           ? api().ucp_put_nbx(handle, local, run.length, address, run.key->handle_, &param)
+                           : api().ucp_get_nbx(handle, local, run.length, address, run.key->handle_, &param));
+      local += run.length;
+    }
+  }
+  ++operation->calls;
+  Track(operation, api().ucp_ep_flush_nbx(handle, &flush));
+  End(operation, UCS_OK);
 }
 
 void Worker::Land(Arrival* arrival, absl::Span<const Segment> segments, Done done) {

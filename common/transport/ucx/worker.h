@@ -58,6 +58,7 @@ class Endpoint {
 
  private:
   friend class Worker;
+  friend class RemoteKey;
   // Outlives the endpoint until UCX has let go of it.
   struct State {
     ucp_ep_h handle = nullptr;
@@ -71,6 +72,30 @@ class Endpoint {
   const std::shared_ptr<State> state_;
 };
 
+// Leave to reach a range of a peer's memory by RMA. On the loop's thread.
+class RemoteKey {
+ public:
+  ~RemoteKey();
+  RemoteKey(const RemoteKey&) = delete;
+  RemoteKey& operator=(const RemoteKey&) = delete;
+
+ private:
+  friend class Worker;
+  RemoteKey(std::shared_ptr<Endpoint> endpoint, ucp_rkey_h handle) : endpoint_(std::move(endpoint)), handle_(handle) {}
+
+  const std::shared_ptr<Endpoint> endpoint_;
+  ucp_rkey_h handle_;  // nullptr: the worker has ended
+};
+
+// Pieces of a peer's memory: piece k is `length` bytes at address + k * stride.
+struct RemoteRun {
+  std::shared_ptr<RemoteKey> key;  // of all of it
+  uint64_t address = 0;
+  uint64_t length = 0;
+  uint64_t stride = 0;
+  uint32_t count = 0;
+};
+
 // On the loop's thread, but for Create, address and the end of the last reference.
 class Worker : public FdHandler, public std::enable_shared_from_this<Worker> {
  public:
@@ -82,6 +107,7 @@ class Worker : public FdHandler, public std::enable_shared_from_this<Worker> {
 
   const std::string& address() const { return address_; }
   EventLoop* loop() const { return loop_; }
+  const std::shared_ptr<Context>& context() const { return context_; }
 
   // Ends all there is: what UCX does not end by itself within a moment ends with UCS_ERR_CANCELED.
   // UCX has no more to do with any memory then.
@@ -99,11 +125,22 @@ class Worker : public FdHandler, public std::enable_shared_from_this<Worker> {
   void Linger(std::shared_ptr<Endpoint> endpoint);
   // `segments` may be empty; they are sent in order, and outlive the sending as the memory does.
   void Send(std::shared_ptr<Endpoint> endpoint, std::string header, absl::Span<const Segment> segments, Done done);
+  // Whether UCX has chosen a lane of an RDMA adapter for what goes that way.
+  bool HasRdmaLane(const Endpoint& endpoint) const;
+  // `packed`: as the peer's UCX has packed it, which is believed.
+  absl::StatusOr<std::shared_ptr<RemoteKey>> Unpack(std::shared_ptr<Endpoint> endpoint,
+                                                    absl::Span<const std::byte> packed);
+  // RMA between `local` and the runs, which are as long as it together. When it is done the bytes are
+  // in place: all lanes are flushed.
+  enum class Direction : uint8_t { kPut, kGet };
+  void Move(Direction direction, std::shared_ptr<Endpoint> endpoint, std::byte* local,
+            absl::Span<const RemoteRun> remote, Done done);
   // All of the arrival's data goes to `segments`, which are as long as it.
   void Land(Arrival* arrival, absl::Span<const Segment> segments, Done done);
 
  private:
   friend class Endpoint;
+  friend class RemoteKey;
   struct Operation;
   struct Buffer;
 
@@ -137,7 +174,7 @@ class Worker : public FdHandler, public std::enable_shared_from_this<Worker> {
 
   Operation* NewOperation(absl::Span<const Segment> segments, Done done);
   void End(Operation* operation, ucs_status_t status);
-  // What UCX returned for the operation.
+  // What UCX returned for the operation, or for one of its calls.
   void Track(Operation* operation, ucs_status_ptr_t request);
   static void OnSent(void* request, ucs_status_t status, void* operation);
   static void OnLanded(void* request, ucs_status_t status, size_t bytes, void* operation);
@@ -152,6 +189,7 @@ class Worker : public FdHandler, public std::enable_shared_from_this<Worker> {
   std::string address_;
   std::unordered_map<uint64_t, MessageSink*> sinks_;
   std::unordered_set<Operation*> operations_;
+  std::unordered_set<RemoteKey*> keys_;
   std::unordered_set<std::shared_ptr<Endpoint::State>> endpoints_;  // not let go of by UCX
   std::deque<std::shared_ptr<Endpoint>> lingering_;                 // a timer each
   bool drive_posted_ = false;

@@ -187,9 +187,9 @@ class Shm : public OnLoops {
 // Over lanes of some kind. QUARRY_TEST_UCX_LIBRARY: of another UCX than the system's.
 class Ucx : public OnLoops {
  public:
-  explicit Ucx(const char* lanes) {
+  Ucx(const char* lanes, UcxOptions::Rma rma) {
     if (setenv("UCX_TLS", lanes, 1) != 0) std::abort();
-    UcxOptions options;
+    UcxOptions options{.libucp = "", .trusted_fabric = false, .rma = rma};
     if (const char* library = std::getenv("QUARRY_TEST_UCX_LIBRARY"); library != nullptr) options.libucp = library;
     server_loops_.push_back(std::make_unique<EventLoop>("t-server"));
     client_loops_.push_back(std::make_unique<EventLoop>("t-client"));
@@ -202,6 +202,7 @@ class Ucx : public OnLoops {
     context.ucx = options;
     if (!server_->AddUcxStream(pair.second.release(), server_loops_[0].get())) std::abort();
     client_ = Must(MakeClientChannel("ucx", std::move(context)));
+    if (rma == UcxOptions::Rma::kAlways) client_ = std::make_unique<RegisteringChannel>(std::move(client_));
   }
   ~Ucx() override {
     server_.reset();
@@ -235,8 +236,14 @@ std::vector<LinkKind> AllLinks() {
         {"shm_file", []() -> std::unique_ptr<Link> { return std::make_unique<Shm>(1, MemoryKind::kShmFile); }},
         {"shm_process", []() -> std::unique_ptr<Link> { return std::make_unique<Shm>(1, MemoryKind::kPrivate); }},
 #if QUARRY_WITH_UCX
-        {"ucx_tcp", []() -> std::unique_ptr<Link> { return std::make_unique<Ucx>("tcp"); }},
-        {"ucx_shm", []() -> std::unique_ptr<Link> { return std::make_unique<Ucx>("posix,self,tcp"); }},
+        {"ucx_tcp", []() -> std::unique_ptr<Link> { return std::make_unique<Ucx>("tcp", UcxOptions::Rma::kNever); }},
+        {"ucx_shm",
+         []() -> std::unique_ptr<Link> { return std::make_unique<Ucx>("posix,self,tcp", UcxOptions::Rma::kNever); }},
+        // By UCX's software: there is no adapter here that does it.
+        {"ucx_rma_tcp",
+         []() -> std::unique_ptr<Link> { return std::make_unique<Ucx>("tcp", UcxOptions::Rma::kAlways); }},
+        {"ucx_rma_shm",
+         []() -> std::unique_ptr<Link> { return std::make_unique<Ucx>("posix,self,tcp", UcxOptions::Rma::kAlways); }},
 #endif
   };
 }

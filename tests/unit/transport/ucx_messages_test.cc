@@ -46,7 +46,7 @@ TEST(UcxMessage, WhatIsWrongIsNamed) {
   EXPECT_THAT(why(header.substr(1)), HasSubstr("header: 32 bytes or more, got 31"));
   std::string bad = header;
   bad[20] = 0;
-  EXPECT_THAT(why(bad), HasSubstr("type: 1 to 3, got 0"));
+  EXPECT_THAT(why(bad), HasSubstr("type: 1 to 11, got 0"));
   for (const size_t reserved : {21, 22, 23, 28, 31}) {
     bad = header;
     bad[reserved] = 1;
@@ -58,7 +58,7 @@ TEST(UcxMessage, WhatIsWrongIsNamed) {
 }
 
 TEST(UcxGreeting, SurvivesTheWire) {
-  const Greeting sent{Greeting::Kind::kRefusal, 0x0102030405060708, 1, 22, std::string("a\0b", 3)};
+  const Greeting sent{Greeting::Kind::kRefusal, 0x0102030405060708, 1, 22, true, std::string("a\0b", 3)};
   const std::string encoded = EncodeGreeting(sent);
   ASSERT_EQ(encoded.size(), kGreetingFixedBytes + 3);
   EXPECT_EQ(*GreetingBytes(encoded), encoded.size());
@@ -68,12 +68,13 @@ TEST(UcxGreeting, SurvivesTheWire) {
   EXPECT_EQ(got->token, sent.token);
   EXPECT_EQ(got->major, sent.major);
   EXPECT_EQ(got->minor, sent.minor);
+  EXPECT_EQ(got->rma, sent.rma);
   EXPECT_EQ(got->text, sent.text);
 }
 
 TEST(UcxGreeting, LengthsOutOfBoundsAreNamed) {
-  EXPECT_THAT(std::string(GreetingBytes(std::string("\x17\0\0\0", 4)).status().message()),
-              HasSubstr("23 bytes, must be 24 to 8192"));
+  EXPECT_THAT(std::string(GreetingBytes(std::string("\x1F\0\0\0", 4)).status().message()),
+              HasSubstr("31 bytes, must be 32 to 8192"));
   EXPECT_THAT(std::string(GreetingBytes(std::string("\x01\x20\0\0", 4)).status().message()), HasSubstr("8193 bytes"));
   EXPECT_EQ(EncodeGreeting({.text = std::string(1 << 20, 'x')}).size(), kMaxGreetingBytes);
 }

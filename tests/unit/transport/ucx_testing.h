@@ -2,8 +2,10 @@
 #ifndef QUARRY_TESTS_UNIT_TRANSPORT_UCX_TESTING_H_
 #define QUARRY_TESTS_UNIT_TRANSPORT_UCX_TESTING_H_
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -17,9 +19,9 @@
 namespace quarry::transport::ucx {
 
 // QUARRY_TEST_UCX_LIBRARY: of another UCX than the system's.
-inline UcxOptions TestUcx() {
+inline UcxOptions TestUcx(UcxOptions::Rma rma = UcxOptions::Rma::kAuto) {
   const char* library = std::getenv("QUARRY_TEST_UCX_LIBRARY");
-  return {.libucp = library == nullptr ? "" : library, .trusted_fabric = false};
+  return {.libucp = library == nullptr ? "" : library, .trusted_fabric = false, .rma = rma};
 }
 
 template <typename T>
@@ -34,7 +36,13 @@ class RawEnd : public MessageSink {
  public:
   static constexpr uint64_t kToken = 0x7012;
 
-  RawEnd() : worker_(Require(Worker::Create(Require(Context::Create(TestUcx())), &loop_))) {
+  struct Received : Message {
+    std::string rest;             // behind the header
+    std::vector<std::byte> data;  // if it is short
+  };
+
+  explicit RawEnd(const UcxOptions& options = TestUcx())
+      : context_(Require(Context::Create(options))), worker_(Require(Worker::Create(context_, &loop_))) {
     loop_.Run([this] { worker_->AddSink(kToken, this); });
   }
   ~RawEnd() override {
@@ -42,14 +50,18 @@ class RawEnd : public MessageSink {
       endpoint_.reset();
       worker_->Shutdown();
     });
+    for (ucp_mem_h mapped : mapped_) context_->Unmap(mapped);
     worker_.reset();
   }
 
   EventLoop& loop() { return loop_; }
-  Version version() { return Require(LoadApi(TestUcx().libucp))->version; }
+  Version version() const { return context_->api().version; }
   const std::string& address() const { return worker_->address(); }
   void Connect(const std::string& address) {
     loop_.Run([&] { endpoint_ = Require(worker_->Connect(address, [](const absl::Status&) {})); });
+  }
+  void Disconnect() {
+    loop_.Run([&] { endpoint_.reset(); });
   }
   void Send(std::string header, std::vector<std::byte> data = {}) {
     auto kept = std::make_shared<std::vector<std::byte>>(std::move(data));
@@ -59,24 +71,64 @@ class RawEnd : public MessageSink {
       worker_->Send(endpoint_, std::move(header), segments, [kept](ucs_status_t) {});
     });
   }
-  // The last one since the last call.
-  std::optional<Message> Take() {
+  // The oldest that was not taken.
+  std::optional<Received> Take() {
     std::lock_guard lock(mutex_);
-    return std::exchange(last_, std::nullopt);
+    if (received_.empty()) return std::nullopt;
+    Received taken = std::move(received_.front());
+    received_.pop_front();
+    return taken;
+  }
+
+  // As a client: what it says of memory that a node may reach. Until the end.
+  RegionClaim Map(std::byte* base, size_t bytes) {
+    void* packed = nullptr;
+    size_t packed_bytes = 0;
+    const Api& api = context_->api();
+    mapped_.push_back(Require(context_->Map({base, bytes})));
+    if (api.ucp_rkey_pack(context_->handle(), mapped_.back(), &packed, &packed_bytes) != UCS_OK) {
+      std::abort();
+    }
+    RegionClaim claim{reinterpret_cast<uint64_t>(base), bytes, {static_cast<const char*>(packed), packed_bytes}};
+    api.ucp_rkey_buffer_release(packed);
+    return claim;
+  }
+  // As a node: writes to a client's memory. What came of it, once that is known.
+  std::shared_ptr<std::atomic<int>> Put(const RegionClaim& claim, uint64_t offset, std::vector<std::byte> data) {
+    auto status = std::make_shared<std::atomic<int>>(UCS_INPROGRESS);
+    auto kept = std::make_shared<std::vector<std::byte>>(std::move(data));
+    loop_.Run([&] {
+      const absl::string_view packed = claim.packed;
+      const RemoteRun run{
+          Require(worker_->Unpack(endpoint_, {reinterpret_cast<const std::byte*>(packed.data()), packed.size()})),
+          claim.base + offset, kept->size(), 0, 1};
+      worker_->Move(Worker::Direction::kPut, endpoint_, kept->data(), absl::MakeConstSpan(&run, 1),
+                    [kept, run, status](ucs_status_t ended) { *status = ended; });
+    });
+    return status;
   }
 
  private:
-  void OnMessage(const Message& message, absl::Span<const std::byte>, Arrival*) override {
+  void OnMessage(const Message& message, absl::Span<const std::byte> rest, Arrival* arrival) override {
+    constexpr size_t kShort = 64 << 10;
+    Received received{message, {reinterpret_cast<const char*>(rest.data()), rest.size()}, {}};
+    if (arrival->bytes() > 0 && arrival->bytes() <= kShort) {
+      received.data.resize(arrival->bytes());
+      const Segment segment{received.data.data(), received.data.size()};
+      worker_->Land(arrival, absl::MakeConstSpan(&segment, 1), [](ucs_status_t) {});  // at once
+    }
     std::lock_guard lock(mutex_);
-    last_ = message;
+    received_.push_back(std::move(received));
   }
   void OnMalformed(const absl::Status&) override { std::abort(); }
 
   EventLoop loop_{"t-raw"};
+  const std::shared_ptr<Context> context_;
   std::shared_ptr<Worker> worker_;
   std::shared_ptr<Endpoint> endpoint_;
+  std::vector<ucp_mem_h> mapped_;
   std::mutex mutex_;
-  std::optional<Message> last_;  // guarded by mutex_
+  std::deque<Received> received_;  // guarded by mutex_
 };
 
 }  // namespace quarry::transport::ucx
