@@ -27,8 +27,9 @@ def run(command):
     return report
 
 
-def check_transfer(bench, op):
-    report = run(bench("transfer") + ["--op", op] + TRANSFER_SIZES)
+def check_transfer(bench, op, buffers="host"):
+    report = run(bench("transfer") + ["--op", op, "--buffers", buffers] + TRANSFER_SIZES)
+    assert report["buffers"] == buffers
     assert report["op"] == op and report["clients"] == 2
     assert report["gb_per_s"] > 0 and report["ops_per_s"] > 0
     assert 0 < report["p50_us"] <= report["p99_us"]
@@ -122,6 +123,8 @@ def main():
 
     if case in ("put", "get", "fetch"):
         check_transfer(bench, case)
+    elif case.startswith("cuda_"):
+        check_transfer(bench, case[len("cuda_"):], "cuda")
     elif case.startswith("ssd_"):
         check_ssd(bench, case[len("ssd_"):])
     elif case == "spill_load":

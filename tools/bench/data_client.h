@@ -69,6 +69,7 @@ class DataClient {
   size_t WaitForOne(Slice* slice);
   void Account(const Completion& completion, Call* call, Slice* slice);
   void CheckSome(const Call& call, Slice* slice);
+  void CheckBlock(const Call& call, size_t i, Slice* slice);
   void CheckAll(const Call& call, Slice* slice);
   // Reads back what a put stored and compares it with its source.
   void ReadBack(const Call& call, Slice* slice);

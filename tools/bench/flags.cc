@@ -126,8 +126,9 @@ void AddTransferFlags(CLI::App* app, ParsedTransfer* parsed) {
   Add(app, "--transport", &options.transport, "How the bytes travel")
       ->check(CLI::IsMember({"tcp", "auto", "shm", "ucx"}));
   Add(app, "--ucx-library", &options.ucx_library, "transport ucx: libucp of both ends and of the limit");
-  Add(app, "--buffers", &parsed->buffers, "The clients' memory: host, or a memfd, which a server on the host maps")
-      ->check(CLI::IsMember({"host", "memfd"}));
+  Add(app, "--buffers", &parsed->buffers,
+      "The clients' memory: host, a memfd, which a server on the host maps, or cuda, of a GPU")
+      ->check(CLI::IsMember({"host", "memfd", "cuda"}));
   AddSize(app, "--block", &options.block_bytes, "Payload of a block");
   AddSize(app, "--segment", &options.segment_bytes, "Pieces of a block in the client's memory");
   parsed->batch = Add(app, "--batch", &options.batch, "Blocks of one call; tier ssd: a put has 8 unless given")
@@ -167,8 +168,13 @@ void FinishTransfer(ParsedTransfer* parsed) {
   TransferOptions& options = parsed->options;
   options.op = ops.at(parsed->op);
   options.checksum = !parsed->no_checksum;
-  options.memfd = parsed->buffers == "memfd";
+  static const std::map<std::string, Buffers> buffers = {
+      {"host", Buffers::kHost}, {"memfd", Buffers::kMemfd}, {"cuda", Buffers::kCuda}};
+  options.buffers = buffers.at(parsed->buffers);
   options.against_limit = !parsed->against.empty();
+  if (options.against_limit && options.buffers == Buffers::kCuda) {
+    throw CLI::ValidationError("--against", "not with --buffers cuda: tools/gpu-check measures against plain copies");
+  }
   if (options.block_bytes == 0 || options.block_bytes > kMaxBlockBytes || options.match_block_bytes == 0 ||
       options.match_block_bytes > kMaxBlockBytes) {
     throw CLI::ValidationError("--block, --match-block", "must be from 8B to " + FormatBytes(kMaxBlockBytes));

@@ -33,7 +33,8 @@ std::vector<std::string> LimitArguments(const TransferOptions& options) {
     arguments = {"ucx"};
     if (!options.ucx_library.empty()) arguments.insert(arguments.end(), {"--library", options.ucx_library});
   } else if (options.transport == "shm") {
-    arguments = {"copy", "--by", options.memfd ? "memcpy" : "process_vm", "--threads", connections};
+    arguments = {"copy", "--by", options.buffers == Buffers::kMemfd ? "memcpy" : "process_vm", "--threads",
+                 connections};
   } else {
     arguments = {"stream", "--connections", connections};
   }

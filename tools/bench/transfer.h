@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "tools/bench/buffer_pool.h"
 #include "tools/bench/server_process.h"
 
 namespace quarry::bench {
@@ -24,8 +25,8 @@ struct TransferOptions {
   TransferOp op = TransferOp::kGet;
   Tier tier = Tier::kDram;
   std::string transport = "tcp";
-  std::string ucx_library;  // transport ucx; empty: the system's
-  bool memfd = false;       // the clients' memory: a memfd each
+  std::string ucx_library;           // transport ucx; empty: the system's
+  Buffers buffers = Buffers::kHost;  // the clients' memory, one a client
   uint64_t block_bytes = 2 << 20;
   uint64_t segment_bytes = 64 << 10;
   uint32_t batch = 32;                  // blocks of one call

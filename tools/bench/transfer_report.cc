@@ -85,7 +85,7 @@ std::string LimitText(const TransferOptions& options, const TransferReport& repo
   }
   if (options.transport == "shm") {
     absl::StrAppendFormat(&text, "plain %s by as many threads: %.2f GB/s; ",
-                          options.memfd ? "memcpy" : "process_vm calls", report.limit_gb_per_s);
+                          options.buffers == Buffers::kMemfd ? "memcpy" : "process_vm calls", report.limit_gb_per_s);
     return text + PairsText(report);
   }
   if (options.transport == "ucx") {
@@ -107,6 +107,18 @@ std::string LimitText(const TransferOptions& options, const TransferReport& repo
 
 }  // namespace
 
+const char* NameOf(Buffers buffers) {
+  switch (buffers) {
+    case Buffers::kHost:
+      return "host";
+    case Buffers::kMemfd:
+      return "memfd";
+    case Buffers::kCuda:
+      return "cuda";
+  }
+  return "";
+}
+
 const char* NameOf(TransferOp op) {
   switch (op) {
     case TransferOp::kPut:
@@ -125,7 +137,7 @@ std::string FormatJson(const TransferOptions& options, const TransferReport& rep
   Json json;
   json["op"] = NameOf(options.op);
   json["transport"] = options.transport;
-  json["buffers"] = options.memfd ? "memfd" : "host";
+  json["buffers"] = NameOf(options.buffers);
   json["block_bytes"] = IsMatch(options) ? options.match_block_bytes : options.block_bytes;
   json["segment_bytes"] = IsMatch(options) ? options.match_block_bytes : options.segment_bytes;
   json["clients"] = options.clients;
