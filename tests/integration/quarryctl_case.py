@@ -2,9 +2,11 @@
 
 import json
 import os
+import select
 import shutil
 import subprocess
 import tempfile
+import time
 
 import quarryd
 from grpc_case import GrpcCase, block_hash
@@ -57,3 +59,53 @@ class ControlCase(GrpcCase):
             with open(path, "wb") as file:
                 file.write(content)
         return path
+
+
+class Follower:
+    """A quarryctl that goes on until it is told to stop; its stdout is read line by line."""
+
+    def __init__(self, case, *arguments, server=None):
+        # A shell that runs tests in the background has SIGINT ignored, which would be inherited. Not by
+        # preexec_fn: Python code between fork and exec can hang beside gRPC's threads.
+        self.process = subprocess.Popen(
+            ["env", "--default-signal=INT", BINARY, "--server", server or case.daemon.grpc, *arguments],
+            env=quarryd.clean_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        case.addCleanup(self.close)
+        self._seen = b""
+
+    def line(self):
+        deadline = time.monotonic() + quarryd.DEADLINE_S
+        while b"\n" not in self._seen:
+            left = max(0, deadline - time.monotonic())
+            assert select.select([self.process.stdout], [], [], left)[0], f"no line; so far {self._seen!r}"
+            piece = os.read(self.process.stdout.fileno(), 1 << 16)
+            assert piece, f"it ended: {self.process.stderr.read()!r}"
+            self._seen += piece
+        line, self._seen = self._seen.split(b"\n", 1)
+        return line.decode()
+
+    def event(self):
+        return json.loads(self.line())
+
+    def until(self, condition):
+        """The first event of which it holds."""
+        deadline = time.monotonic() + quarryd.DEADLINE_S
+        event = self.event()
+        while not condition(event):
+            assert time.monotonic() < deadline, f"still {event}"
+            event = self.event()
+        return event
+
+    def end(self, number=None):
+        """Its exit code and stderr, after this signal."""
+        if number is not None:
+            self.process.send_signal(number)
+        _, error = self.process.communicate(timeout=quarryd.DEADLINE_S)
+        return self.process.returncode, error.decode()
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+        self.process.stderr.close()
