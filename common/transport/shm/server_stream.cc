@@ -123,7 +123,8 @@ void ServerStream::EndActive(ItemCopy::Progress progress) {
   CloseCopy(id.request);
   const auto asked = active_->kind == Transfer::Kind::kRead ? asked_.find(id) : asked_.end();
   if (progress != ItemCopy::Progress::kDone) {
-    if (asked != asked_.end()) asked_.erase(asked);
+    // What has been copied and waits for its answer is another transfer of the same item.
+    if (asked != asked_.end() && asked->second.copied == nullptr) asked_.erase(asked);
     return Finish(std::move(active_), TransferStatus::kCancelled);
   }
   if (asked != asked_.end()) {

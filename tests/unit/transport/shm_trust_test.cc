@@ -274,6 +274,28 @@ TEST_F(ShmTrustTest, ARegionWhoseGateIsClosedIsNotTouched) {
   EXPECT_FALSE(board_->region_gate(1).used());
 }
 
+TEST_F(ShmTrustTest, ASecondReadOfAnItemThatIsGoneDoesNotEndTheFirst) {
+  Join();
+  ASSERT_EQ(Claim(1, RegionKind::kMapped, 4096, kBytes, 0, Memfd(kBytes, true, true)), "");
+  const ItemRecord item{
+      .bytes = kBytes, .flags = ItemRecord::kChecksum, .descriptors = 1, .only = {1, 1, 0, kBytes, 0}};
+  Gate gate = board_->request_gate(board_->Expose(1, {item}, {}).value());
+  TestSlot slots[] = {TestSlot(kBytes), TestSlot(kBytes)};
+  const auto first = Start(Kind::kRead, 1, &slots[0]);
+  ASSERT_TRUE(client_->Receive(&message_));
+  ASSERT_EQ(message_.type, MessageType::kSum);
+  Await([&] { return !gate.used(); });  // copied, and waits for its sum
+  gate.Withdraw();
+  const auto second = Start(Kind::kRead, 1, &slots[1]);
+  Await([&] { return second->done(); });
+  EXPECT_EQ(second->status, TransferStatus::kCancelled);
+  EXPECT_FALSE(first->done());
+  client_->Send({.type = MessageType::kSummed, .id = {1, 0}});
+  Await([&] { return first->done(); });
+  EXPECT_EQ(first->finished, 1);
+  EXPECT_EQ(first->status, TransferStatus::kOk);
+}
+
 TEST_F(ShmTrustTest, ABoardThatIsCutMovesNothing) {
   Join();
   ASSERT_EQ(Claim(1, RegionKind::kMapped, 4096, kBytes, 0, Memfd(kBytes, true, true)), "");
