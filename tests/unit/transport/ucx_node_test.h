@@ -27,21 +27,25 @@ namespace quarry::transport::ucx {
 class UcxNodeTest : public ::testing::Test {
  protected:
   static constexpr size_t kItemBytes = 300'000;  // by rendezvous
-  static constexpr int64_t kStuckNs = 300'000'000;
 
   explicit UcxNodeTest(const UcxOptions& options = TestUcx()) : UcxNodeTest(options, Require(MakeUcxHost(options))) {}
-  UcxNodeTest(const UcxOptions& options, std::shared_ptr<UcxHost> host) : host_(std::move(host)), raw_(options) {
+  // `stuck_ns`: what a client may take to take something.
+  UcxNodeTest(const UcxOptions& options, std::shared_ptr<UcxHost> host, int64_t stuck_ns = 60'000'000'000)
+      : stuck_ns_(stuck_ns), host_(std::move(host)), raw_(options) {
     Open();
   }
-  ~UcxNodeTest() override {
+  ~UcxNodeTest() override { End(); }
+  // Nothing is touched any more, on any thread.
+  void End() {
     channel_.reset();
     host_->Shutdown();
+    raw_.End();
   }
 
   void Open() {
     ServerChannelContext context;
     context.ucx = host_;
-    context.ucx_stuck_ns = kStuckNs;
+    context.ucx_stuck_ns = stuck_ns_;
     context.on_closed = [this](const absl::Status& status) {
       std::lock_guard lock(mutex_);
       why_ = std::string(status.message());
@@ -119,6 +123,7 @@ class UcxNodeTest : public ::testing::Test {
   }
 
   static constexpr ItemId kItem{7, 3};
+  const int64_t stuck_ns_;
   EventLoop server_loop_{"t-server"};
   std::mutex mutex_;
   std::string why_;  // guarded by mutex_

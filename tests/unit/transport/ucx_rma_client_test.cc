@@ -116,6 +116,7 @@ class UcxRmaClientTest : public ::testing::Test {
   // Into the item, as whoever has its key may.
   std::shared_ptr<std::atomic<int>> Write() { return raw_.Put(claim_, 0, Payload(3, 8 << 10)); }
   bool Written() {
+    client_loop_.Run([] {});  // where UCX writes
     const Bytes piece = Payload(3, 8 << 10);
     return std::equal(piece.begin(), piece.end(), Range().base);
   }

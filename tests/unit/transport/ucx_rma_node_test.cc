@@ -23,6 +23,7 @@ class UcxRmaNodeTest : public UcxNodeTest {
 
   UcxRmaNodeTest() : UcxNodeTest(TestUcx(Rma::kAlways)) {}
   explicit UcxRmaNodeTest(std::shared_ptr<UcxHost> host) : UcxNodeTest(TestUcx(Rma::kAlways), std::move(host)) {}
+  ~UcxRmaNodeTest() override { End(); }  // before the memory that moves
 
   // And registers memory_ as kKey.
   void JoinByRma() {

@@ -46,12 +46,16 @@ class RawEnd : public MessageSink {
     loop_.Run([this] { worker_->AddSink(kToken, this); });
   }
   ~RawEnd() override {
+    End();
+    worker_.reset();
+  }
+  // It touches nothing any more.
+  void End() {
     loop_.Run([this] {
       endpoint_.reset();
       worker_->Shutdown();
     });
-    for (ucp_mem_h mapped : mapped_) context_->Unmap(mapped);
-    worker_.reset();
+    for (ucp_mem_h mapped : std::exchange(mapped_, {})) context_->Unmap(mapped);
   }
 
   EventLoop& loop() { return loop_; }

@@ -140,18 +140,6 @@ TEST_F(UcxTrustTest, MoreTrailingBytesThanMetadataHasEndsTheSession) {
   ExpectClosed(absl::StrCat("trailing_bytes: at most ", tcp::kMaxMetaBytes));
 }
 
-TEST_F(UcxTrustTest, AClientThatTakesNothingLosesItsSessionAndTheSlotIsBackWhenItGoesOn) {
-  Join();
-  HoldUpClient();
-  TestSlot large(48 << 20);  // more than lies on the way
-  const TransferEndPtr end = Start(Transfer::Kind::kWrite, &large);
-  channel_->Cancel(kItem.request);  // what is on its way cannot be called back
-  ExpectClosed("has taken nothing of what was on its way for 300ms");
-  EXPECT_FALSE(end->done());
-  go_ = true;
-  EXPECT_TRUE(Await([&] { return end->done(); }));
-}
-
 // Whether its rendezvous has begun by then or not; nothing more comes.
 TEST_F(UcxTrustTest, AClientThatGoesAwayInTheMidstOfAPutGivesTheSlotBack) {
   Join();
@@ -172,7 +160,26 @@ TEST_F(UcxTrustTest, AClientThatGoesAwayInTheMidstOfAPutGivesTheSlotBack) {
   ASSERT_TRUE(ended) << "UCX keeps the slot of a closed endpoint";
 }
 
-TEST_F(UcxTrustTest, AClientThatTakesALittleNowAndThenKeepsItsSession) {
+class UcxStuckTest : public UcxNodeTest {
+ protected:
+  static constexpr int64_t kStuckNs = 300'000'000;
+
+  UcxStuckTest() : UcxNodeTest(TestUcx(), Require(MakeUcxHost(TestUcx())), kStuckNs) {}
+};
+
+TEST_F(UcxStuckTest, AClientThatTakesNothingLosesItsSessionAndTheSlotIsBackWhenItGoesOn) {
+  Join();
+  HoldUpClient();
+  TestSlot large(48 << 20);  // more than lies on the way
+  const TransferEndPtr end = Start(Transfer::Kind::kWrite, &large);
+  channel_->Cancel(kItem.request);  // what is on its way cannot be called back
+  ExpectClosed("has taken nothing of what was on its way for 300ms");
+  EXPECT_FALSE(end->done());
+  go_ = true;
+  EXPECT_TRUE(Await([&] { return end->done(); }));
+}
+
+TEST_F(UcxStuckTest, AClientThatTakesALittleNowAndThenKeepsItsSession) {
   Join();
   for (int i = 0; i < 4; ++i) {
     const TransferEndPtr end = Start(Transfer::Kind::kWrite, &slot_);
