@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <iterator>
+#include <initializer_list>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/types/span.h"
 #include "common/net/socket.h"
 
 namespace quarry {
@@ -14,6 +16,14 @@ namespace {
 absl::Status CheckBetween(absl::string_view field, uint64_t value, uint64_t low, uint64_t high) {
   if (value >= low && value <= high) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", low, " to ", high, ", got ", value));
+}
+
+absl::Status CheckOneOf(absl::string_view field, absl::string_view value,
+                        std::initializer_list<absl::string_view> values) {
+  if (std::find(values.begin(), values.end(), value) != values.end()) return absl::OkStatus();
+  const absl::Span<const absl::string_view> all(values.begin(), values.size());
+  return absl::InvalidArgumentError(absl::StrCat(field, ": '", absl::StrJoin(all.first(all.size() - 1), "', '"),
+                                                 "' or '", all.back(), "', got '", value, "'"));
 }
 
 absl::Status CheckServer(const std::string& server) {
@@ -30,17 +40,9 @@ absl::Status Validate(const ClientOptions& options) {
   constexpr uint32_t kMost = UINT32_MAX;
   constexpr uint64_t kLeastStagingBytes = uint64_t{1} << 20;
   constexpr uint64_t kMostStagingBytes = uint64_t{64} << 30;
-  constexpr absl::string_view kTransports[] = {"auto", "tcp", "shm", "ucx"};
-  if (std::find(std::begin(kTransports), std::end(kTransports), options.transport) == std::end(kTransports)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("transport: 'auto', 'tcp', 'shm' or 'ucx', got '", options.transport, "'"));
-  }
-  constexpr absl::string_view kRma[] = {"auto", "never", "always"};
-  if (std::find(std::begin(kRma), std::end(kRma), options.ucx_rma) == std::end(kRma)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("ucx_rma: 'auto', 'never' or 'always', got '", options.ucx_rma, "'"));
-  }
   for (absl::Status status : {
+           CheckOneOf("transport", options.transport, {"auto", "tcp", "shm", "ucx"}),
+           CheckOneOf("ucx_rma", options.ucx_rma, {"auto", "never", "always"}),
            CheckServer(options.server),
            CheckBetween("client_name bytes", options.client_name.size(), 0, kMaxClientNameBytes),
            CheckBetween("data_streams", options.data_streams, 1, kMaxDataStreams),

@@ -245,8 +245,7 @@ void ServerStream::OnRegion(uint32_t key, absl::Span<const std::byte> in) {
   if (!status.ok()) return Break(status);
   status = regions_.Admit(key, claim);
   if (status.ok()) {
-    const absl::string_view packed = claim.packed;
-    auto remote = worker_->Unpack(endpoint_, {reinterpret_cast<const std::byte*>(packed.data()), packed.size()});
+    auto remote = worker_->Unpack(endpoint_, claim.packed);
     status = remote.status();
     if (remote.ok()) regions_.Add(key, claim, *std::move(remote));
   }

@@ -300,10 +300,10 @@ bool Worker::HasRdmaLane(const Endpoint& endpoint) const {
 }
 
 absl::StatusOr<std::shared_ptr<RemoteKey>> Worker::Unpack(std::shared_ptr<Endpoint> endpoint,
-                                                          absl::Span<const std::byte> packed) {
+                                                          absl::string_view packed) {
   if (handle_ == nullptr) return absl::UnavailableError("UCX: the worker has ended");
   // UCX is not told how long it is. Zeros behind it end what would be read beyond it.
-  std::vector<std::byte> padded(packed.begin(), packed.end());
+  std::string padded(packed);
   padded.resize(packed.size() + kKeyPadding);
   ucp_rkey_h handle = nullptr;
   const ucs_status_t status = api().ucp_ep_rkey_unpack(endpoint->state_->handle, padded.data(), &handle);
@@ -323,13 +323,11 @@ void Worker::Move(Direction direction, std::shared_ptr<Endpoint> endpoint, std::
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   param.cb.send = OnSent;
   param.user_data = operation;
+  const ucp_request_param_t flush = param;
   size_t bytes = 0;
   for (const RemoteRun& run : remote) bytes += run.length * run.count;
   param.memh = context_->MappingOf({local, bytes});
   if (param.memh != nullptr) param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
-  const ucp_request_param_t flush = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
-                                     .cb = {.send = OnSent},
-                                     .user_data = operation};
   for (const RemoteRun& run : remote) {
     for (uint32_t i = 0; i < run.count && operation->status == UCS_OK; ++i) {
       const uint64_t address = run.address + i * run.stride;

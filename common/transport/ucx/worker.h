@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/net/event_loop.h"
 #include "common/transport/ucx/context.h"
@@ -128,8 +129,7 @@ class Worker : public FdHandler, public std::enable_shared_from_this<Worker> {
   // Whether UCX has chosen a lane of an RDMA adapter for what goes that way.
   bool HasRdmaLane(const Endpoint& endpoint) const;
   // `packed`: as the peer's UCX has packed it, which is believed.
-  absl::StatusOr<std::shared_ptr<RemoteKey>> Unpack(std::shared_ptr<Endpoint> endpoint,
-                                                    absl::Span<const std::byte> packed);
+  absl::StatusOr<std::shared_ptr<RemoteKey>> Unpack(std::shared_ptr<Endpoint> endpoint, absl::string_view packed);
   // RMA between `local` and the runs, which are as long as it together. When it is done the bytes are
   // in place: all lanes are flushed.
   enum class Direction : uint8_t { kPut, kGet };

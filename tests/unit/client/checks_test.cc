@@ -41,6 +41,8 @@ TEST(OptionsTest, ABadFieldIsNamedWithItsBound) {
   EXPECT_THAT(with([](auto& o) { o.default_deadline_ms = 0; }), StartsWith("default_deadline_ms"));
   EXPECT_THAT(with([](auto& o) { o.backoff_min_ms = 0; }), StartsWith("backoff_min_ms"));
   EXPECT_THAT(with([](auto& o) { o.backoff_max_ms = o.backoff_min_ms - 1; }), StartsWith("backoff_max_ms: 20"));
+  EXPECT_EQ(with([](auto& o) { o.transport = "rdma"; }), "transport: 'auto', 'tcp', 'shm' or 'ucx', got 'rdma'");
+  EXPECT_EQ(with([](auto& o) { o.ucx_rma = "on"; }), "ucx_rma: 'auto', 'never' or 'always', got 'on'");
   EXPECT_THAT(with([](auto& o) { o.gpu_staging_bytes = 0xfffff; }), StartsWith("gpu_staging_bytes: 1048576 to"));
   EXPECT_THAT(with([](auto& o) { o.client_name.assign(257, 'x'); }), StartsWith("client_name"));
 }

@@ -116,6 +116,13 @@ class UcxNodeTest : public ::testing::Test {
     });
     ASSERT_TRUE(Await([&] { return held.load(); }));
   }
+  // As far as it comes while the client is held up.
+  void LetServerWork() {
+    for (int i = 0; i < 20; ++i) {
+      server_loop_.Run([] {});
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
   void ExpectClosed(const std::string& why) {
     ASSERT_TRUE(Await([&] { return closed_ == 1; }));
     std::lock_guard lock(mutex_);

@@ -102,10 +102,7 @@ class RawEnd : public MessageSink {
     auto status = std::make_shared<std::atomic<int>>(UCS_INPROGRESS);
     auto kept = std::make_shared<std::vector<std::byte>>(std::move(data));
     loop_.Run([&] {
-      const absl::string_view packed = claim.packed;
-      const RemoteRun run{
-          Require(worker_->Unpack(endpoint_, {reinterpret_cast<const std::byte*>(packed.data()), packed.size()})),
-          claim.base + offset, kept->size(), 0, 1};
+      const RemoteRun run{Require(worker_->Unpack(endpoint_, claim.packed)), claim.base + offset, kept->size(), 0, 1};
       worker_->Move(Worker::Direction::kPut, endpoint_, kept->data(), absl::MakeConstSpan(&run, 1),
                     [kept, run, status](ucs_status_t ended) { *status = ended; });
     });

@@ -149,10 +149,7 @@ TEST_F(UcxTrustTest, AClientThatGoesAwayInTheMidstOfAPutGivesTheSlotBack) {
   raw_.Send(Header(MessageType::kData) + Meta(large.memory.size(), large.memory.size()),
             std::vector<std::byte>(large.memory.size(), std::byte{1}));
   HoldUpClient();
-  for (int i = 0; i < 20; ++i) {
-    server_loop_.Run([] {});
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  LetServerWork();
   side_ = UniqueFd();
   ExpectClosed("closed the connection");
   const bool ended = Await([&] { return end->done(); });
